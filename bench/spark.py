@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 ENTRY_BYTES = 240
 ENTRIES = {"quick": 200_000, "full": 1_000_000}
 PER_CALL = 1_000
-BATCH_BYTES = 16 << 20
+BATCH_BYTES_MAX = 16 << 20
+BATCHES_MIN = 12
+"""So that a stream of four batches a micro-batch has several micro-batches in the quick size, too."""
 RATE_PER_S = 100
 SMALL_BATCHES = {"quick": [1_000], "full": [1_000, 10_000]}
 SECONDS = {"quick": 15, "full": 30}
@@ -41,9 +43,10 @@ WARM_S = 5
 
 
 async def fill(url: str, count: int) -> None:
-    """A buffer of events, in batches of 16 MB before compression."""
+    """Fill a buffer with events, in batches of at most 16 MB before compression."""
     entries = entries_of(ENTRY_BYTES, count * ENTRY_BYTES)
-    async with Producer(url, settings=BufferSettings(flush_bytes=BATCH_BYTES, flush_interval_ms=1_000)) as producer:
+    batch_bytes = min(BATCH_BYTES_MAX, count * ENTRY_BYTES // BATCHES_MIN)
+    async with Producer(url, settings=BufferSettings(flush_bytes=batch_bytes, flush_interval_ms=1_000)) as producer:
         for first in range(0, len(entries), PER_CALL):
             await producer.produce(entries[first : first + PER_CALL])
 

@@ -39,8 +39,8 @@ def _peak_mb(home: Path, count: int) -> float:
 
 
 def main(home: str, count: str) -> None:
+    from tenure.spark.report.events import find_events
     from tenure.spark.report.job import make_report
-    from tenure.spark.report.source import find_events
     from tenure.spark.session.session import open_session
 
     url = (Path(home).absolute() / "events").as_uri()

@@ -19,9 +19,9 @@ from redis.asyncio import Redis
 from bench.measure import Row, calibrate, report
 from tenure import App
 from tenure.timers import NewTimer, Timers
-from tenure.timers.calling import SCRIPTS, Keys
+from tenure.timers.scripts import SCRIPTS, Keys
 from tenure.worker.runtime.worker import Worker
-from tests.timers.servers import server
+from tests.kit.redis_servers import server
 
 PAYLOAD = {"to": "someone@example.com", "body": "x" * 200}
 PAYLOAD_BYTES = msgspec.json.encode(PAYLOAD)

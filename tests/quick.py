@@ -22,7 +22,7 @@ PATHS: Final = (
     *(f"tests/client/test_{name}.py" for name in ("retry", "sse")),
     *(f"tests/timers/test_{name}.py" for name in ("envelope", "reference", "faststream_testing")),
     *(f"tests/cli/test_{name}.py" for name in ("reference", "buffer_costs")),
-    *(f"tests/spark/test_{name}.py" for name in ("located", "slots", "source_options", "retrying")),
+    *(f"tests/spark/test_{name}.py" for name in ("toml_lines", "perfect_hash", "source_options", "retrying")),
     "tests/docs/test_faults.py",
     "tests/ground/test_public_names.py",
 )

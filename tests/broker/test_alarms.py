@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tenure.broker.serving.alarms import Alarms
-from tests.broker.support import turn
+from tests.kit.brokers import turn
 
 
 class Bench:

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from tenure import Broker, Conflict, Invalid, Overloaded, Record, Settings
+from tenure import Broker, Conflict, Overloaded, Record, Settings
 from tenure.core.state.client_marks import MARK_KEPT_MS
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
-from tests.broker.support import GatedLog, make_queue, numbers, read, reopen, snapshot, start, turn
+from tests.kit.brokers import GatedLog, make_queue, numbers, read, reopen, snapshot, start, turn
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -33,55 +33,6 @@ async def test_the_timestamp_is_wall_time(broker: Broker, clock: ManualClock) ->
 
 
 # Limits
-
-SMALL = Settings(
-    records_max=3,
-    record_bytes_max=100,
-    append_bytes_max=250,
-    meta_bytes_max=50,
-    meta_keys_max=2,
-    tag_bytes_max=8,
-    key_bytes_max=8,
-)
-
-
-@pytest.mark.parametrize(
-    ("records", "code"),
-    [
-        ([], "invalid_request"),
-        ([b""] * 4, "batch_too_large"),
-        ([b"x" * 101], "record_too_large"),
-        ([b"", b"x" * 101], "record_too_large"),
-        ([Record(data=b"x" * 60, meta=b'{"a":"' + b"x" * 40 + b'"}')], "record_too_large"),
-        ([b"x" * 99] * 3, "batch_too_large"),
-        ([Record(data=b"", meta=b'{"a":"' + b"x" * 50 + b'"}')], "invalid_request"),
-        ([Record(data=b"", meta=b'{"a":1,"b":2,"c":3}')], "invalid_request"),
-        ([Record(data=b"", tag="x" * 9)], "invalid_request"),
-        ([Record(data=b"", tag="é" * 5)], "invalid_request"),
-        ([Record(data=b"", unique_key="x" * 9)], "invalid_request"),
-        ([Record(data=b"", unique_key="")], "invalid_request"),
-        ([Record(data=b"", node="x" * 129)], "invalid_request"),
-    ],
-)
-async def test_what_is_over_a_limit_is_refused_by_name(
-    clock: ManualClock, records: list[bytes | Record], code: str
-) -> None:
-    async with await Broker.open(None, clock=clock, settings=SMALL) as broker:
-        await make_queue(broker)
-        before = snapshot(broker)
-        with pytest.raises(Invalid) as error:
-            broker.produce("q", records)
-        assert error.value.code == code
-        assert snapshot(broker) == before
-
-
-async def test_what_is_just_within_the_limits_is_taken(clock: ManualClock) -> None:
-    async with await Broker.open(None, clock=clock, settings=SMALL) as broker:
-        await make_queue(broker)
-        await broker.produce("q", [b"x" * 100])
-        await broker.produce("q", [Record(data=b"", tag="é" * 4, meta=b'{"a":1,"b":2}', node="n" * 128), b"", b""])
-        await broker.produce("q", [Record(data=b"", unique_key="12345678")], idempotency_key="12345678")
-        assert broker.topic("q").count == 5
 
 
 async def test_the_live_bytes_of_all_topics_together_are_bounded(clock: ManualClock) -> None:
@@ -112,21 +63,6 @@ async def test_writers_are_turned_away_while_the_disk_is_behind(clock: ManualClo
 
 
 # Caps
-
-
-async def test_a_ttl_lets_records_go_once_they_are_older(broker: Broker, clock: ManualClock) -> None:
-    await make_queue(broker, ttl_ms=1000)
-    await broker.produce("q", [b"1"])
-    clock.advance(600)
-    await broker.produce("q", [b"2"])
-    clock.advance(399)
-    assert broker.topic("q").count == 2
-    clock.advance(2)
-    assert (await broker.claim("q", node="w", max_count=9)).seqs == [2]
-    clock.advance(5000)
-    assert broker.topic("q").count == 1, "held"
-    await broker.ack("q", node="w", seqs=[2])
-    assert broker.metrics.evicted == 1
 
 
 # Idempotency keys

@@ -13,7 +13,7 @@ import pytest
 from tenure import Broker, Overloaded, Settings
 from tenure.errors import Closed, TenureError
 from tenure.testing.clock import ManualClock
-from tests.broker.support import GatedLog, make_queue, numbers, start, turn
+from tests.kit.brokers import GatedLog, make_queue, numbers, start, turn
 
 WAIT_MS = 30_000
 

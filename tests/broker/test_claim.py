@@ -12,7 +12,7 @@ from tenure.broker.serving.waiting_line import divide
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk
-from tests.broker.support import make_queue, numbers, reopen, start, turn
+from tests.kit.brokers import make_queue, numbers, reopen, start, turn
 
 # What a claim gives
 

@@ -15,7 +15,7 @@ from tenure import Broker, Closed, Conflict, NotFound
 from tenure.contract.commands import Claim, GetTopic
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
-from tests.broker.support import GatedLog, datas, make_queue, numbers, read, start
+from tests.kit.brokers import GatedLog, datas, make_queue, numbers, read, start
 
 
 async def test_those_who_wait_are_turned_away(broker: Broker) -> None:
@@ -93,7 +93,7 @@ CALLS: dict[str, Callable[[Broker], object]] = {
 
 
 def test_every_command_is_in_the_table() -> None:
-    public = {name for name in vars(Broker) if not name.startswith("_")}
+    public = {name for name in dir(Broker) if not name.startswith("_")}
     about = {"failed", "is_crowded", "metrics", "recovery", "waits_for_disk"}
     assert public - CALLS.keys() == {"open", "close", "synced"} | about
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenure import Broker, Record, Settings
+from tenure import Broker, Settings
 from tenure.broker.durability.trim import trim_step
 from tenure.broker.engine import Engine
 from tenure.broker.salvage.rebuild import rebuild
@@ -16,8 +16,8 @@ from tenure.log.log import FileLog
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk
-from tests.broker.support import datas, make_queue, numbers, reopen, start, turn
 from tests.kit import run
+from tests.kit.brokers import datas, make_queue, reopen, start, turn
 
 # Patch
 
@@ -33,27 +33,6 @@ async def test_a_patch_survives_a_restart(clock: ManualClock) -> None:
 
 
 # A log that nobody asked for
-
-
-async def test_a_log_that_an_append_made_becomes_a_queue_by_a_put(broker: Broker) -> None:
-    await broker.produce("q", [Record(data=b"1", tag="x"), Record(data=b"2"), Record(data=b"3")])
-    await broker.delete_records("q", seqs=[2])
-    info, created = await broker.put_topic("q", {"type": "queue", "lease_ms": 5_000})
-    assert (created, info.type, info.config.lease_ms) == (False, "queue", 5_000)
-    assert numbers(broker)["ready"] == 2
-    claim = await broker.claim("q", node="w", max_count=9)
-    assert datas(claim.jobs) == [b"1", b"3"]
-    await broker.ack("q", node="w", lease_id=claim.lease_id)
-    invariants(broker._state)
-
-
-async def test_a_log_that_was_emptied_becomes_an_empty_queue(broker: Broker) -> None:
-    await broker.produce("q", [b"1"])
-    await broker.delete_records("q", before_seq=2)
-    await broker.put_topic("q", {"type": "queue"})
-    invariants(broker._state)
-    await broker.produce("q", [b"2"])
-    assert datas((await broker.claim("q", node="w")).jobs) == [b"2"]
 
 
 @pytest.mark.parametrize("way", ["log", "checkpoint", "trimmed", "salvaged"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tenure import Broker
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
-from tests.broker.support import read, reopen, seqs, tagged
+from tests.kit.brokers import read, reopen, seqs, tagged
 
 
 async def test_a_delete_survives_a_restart(clock: ManualClock) -> None:

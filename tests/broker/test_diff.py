@@ -11,7 +11,7 @@ from tenure import Broker, Overloaded, Settings
 from tenure.contract.commands import Diff
 from tenure.core.decide.table import DECIDES
 from tenure.testing.clock import ManualClock
-from tests.broker.support import GatedLog, datas, make_queue, seqs, start, turn
+from tests.kit.brokers import GatedLog, datas, make_queue, seqs, start, turn
 
 # Waiting
 

@@ -9,7 +9,7 @@ import pytest
 
 from tenure import Broker, Record
 from tenure.testing.clock import ManualClock
-from tests.broker.support import GatedLog, make_queue, numbers, read, seqs, start, turn
+from tests.kit.brokers import GatedLog, make_queue, numbers, read, seqs, start, turn
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from tenure import Broker, NotFound, Overloaded, Record, Settings
 from tenure.contract.replies import Lifecycle
 from tenure.testing.clock import ManualClock
-from tests.broker.support import fail_by_expiry, make_queue, start, turn
+from tests.kit.brokers import fail_by_expiry, make_queue, start, turn
 
 
 def kinds(rows: list[Lifecycle]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenure import Broker
-from tests.broker.support import make_queue, start, turn
+from tests.kit.brokers import make_queue, start, turn
 
 
 async def test_a_claim_that_waits_above_the_cap_goes_on_when_a_hole_is_closed(broker: Broker) -> None:

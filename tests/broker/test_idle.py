@@ -9,7 +9,7 @@ import pytest
 
 from tenure import Broker, Invalid, Record, Settings
 from tenure.testing.clock import ManualClock
-from tests.broker.support import make_queue, start, turn
+from tests.kit.brokers import make_queue, start, turn
 
 LEASE_MS = 100
 

@@ -9,7 +9,7 @@ import pytest
 from tenure import Broker, Settings
 from tenure.broker.durability.committer import InlineSync
 from tenure.testing import SimDisk
-from tests.broker.support import make_queue
+from tests.kit.brokers import make_queue
 
 WINDOW = 16
 

@@ -7,7 +7,7 @@ import pytest
 from tenure import Broker, NotFound
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
-from tests.broker.support import GatedLog, make_queue, reopen, start
+from tests.kit.brokers import GatedLog, make_queue, reopen, start
 
 # One job
 

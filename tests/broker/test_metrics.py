@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tenure import Broker, Record
-from tenure.broker.observing.meters import _sampled
+from tenure.broker.observing.meters import _sample
 from tenure.broker.observing.metrics import Histogram
 from tenure.core.state.ranges import each
 from tenure.testing.clock import ManualClock
-from tests.broker.support import make_queue, turn
+from tests.kit.brokers import make_queue, turn
 
 
 async def test_every_doing_is_counted(broker: Broker, clock: ManualClock) -> None:
@@ -64,11 +64,12 @@ def test_a_histogram_puts_a_value_at_its_upper_bound() -> None:
 
 def test_samples_of_a_long_queue_with_gaps_lie_in_it_and_stand_for_all_of_it() -> None:
     runs = [1, 1000, 5000, 10, 9000, 2000]
-    samples = list(_sampled(runs, 3010))
+    total, samples = _sample(runs)
+    assert total == 3010
     assert {seq for seq, _ in samples} <= set(each(runs))
     assert sum(count for _, count in samples) == 3010
     assert [seq for seq, _ in samples if seq >= 9000] != []
 
 
 def test_of_a_short_queue_every_job_is_its_own_sample() -> None:
-    assert list(_sampled([3, 2, 9, 1], 3)) == [(3, 1), (4, 1), (9, 1)]
+    assert _sample([3, 2, 9, 1]) == (3, [(3, 1), (4, 1), (9, 1)])

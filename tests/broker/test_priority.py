@@ -11,8 +11,8 @@ from tenure.broker.serving.topic_turns import Turns
 from tenure.contract.config import TopicConfig
 from tenure.core.state.topic import Topic
 from tenure.testing.clock import ManualClock
-from tests.broker.support import GatedLog, make_queue, start, turn
-from tests.core.steps import count_steps
+from tests.kit.brokers import GatedLog, make_queue, start, turn
+from tests.kit.counted_steps import count_steps
 
 PLACES = 4
 

@@ -8,7 +8,7 @@ from tenure import Broker, Settings
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk
-from tests.broker.support import GatedLog, datas, make_queue, read, reopen, start, tagged, turn
+from tests.kit.brokers import GatedLog, datas, make_queue, read, reopen, start, tagged, turn
 
 # Copying
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tenure import Broker
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
-from tests.broker.support import make_queue, numbers, reopen
+from tests.kit.brokers import make_queue, numbers, reopen
 
 # Expiry
 

@@ -6,17 +6,10 @@ import pytest
 
 from tenure import Broker, NotFound, Settings
 from tenure.testing.clock import ManualClock
-from tests.broker.support import make_queue, start, turn
 from tests.kit import run
+from tests.kit.brokers import make_queue, start, turn
 
 # Get
-
-
-async def test_an_empty_log_says_where_it_will_begin(broker: Broker) -> None:
-    await broker.put_topic("t")
-    info = broker.topic("t")
-    assert (info.head_seq, info.durable_seq, info.earliest_seq, info.next_seq) == (0, 0, 1, 1)
-    assert (info.count, info.bytes, info.last_write_ts, info.queue) == (0, 0, 0, None)
 
 
 # Delete

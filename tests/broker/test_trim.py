@@ -17,9 +17,9 @@ from tenure.core.state.snapshot import dump_state, dump_topic
 from tenure.core.state.state import State
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
-from tests.broker.support import datas, make_queue, numbers, read, reopen, tagged
 from tests.core.test_fold import Story, refold
 from tests.kit import run
+from tests.kit.brokers import datas, make_queue, numbers, read, reopen, tagged
 
 SMALL = Settings(segment_bytes=2048, spare_segments=1, trim_step_bytes=300)
 

@@ -14,7 +14,7 @@ from tenure.contract.commands import Claim
 from tenure.core.claim import LETTERS_MAX
 from tenure.core.state.topic import Topic
 from tenure.testing.clock import ManualClock
-from tests.broker.support import make_queue, numbers, start, turn
+from tests.kit.brokers import make_queue, numbers, start, turn
 
 
 class Taker:
@@ -44,7 +44,7 @@ def serve(line: Line, ready: int) -> dict[str, int]:
     for taker, share in line.shares(ready):
         assert isinstance(taker, Taker)
         given[taker.name] = share
-        line.served(taker)
+        line.move_to_end(taker)
     return given
 
 

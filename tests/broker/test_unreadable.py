@@ -26,9 +26,9 @@ from tenure.log.segment import segment_name
 from tenure.settings import Settings
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk
-from tests.broker.support import datas, seqs
 from tests.faults.world import Ledger, Session, check_fold, events_of, picture, picture_of, records
 from tests.kit import run
+from tests.kit.brokers import datas, seqs
 
 SETTINGS = Settings(segment_bytes=8192, spare_segments=1, trim_step_bytes=2048, frame_cache_bytes=1)
 HARMS = ["flip", "EIO"]
@@ -455,6 +455,21 @@ def test_a_read_that_the_disk_refuses_for_a_while_loses_nothing() -> None:
     del disk.pread
     world.churn()
     assert datas(run.diff(engine, "log").records) == [b"1", b"2"]
+
+
+def test_a_segment_that_the_disk_refuses_is_waited_for_once_and_not_frame_by_frame() -> None:
+    world = make("log", [b"1"], [b"2"], type="log")
+    world.reopen()
+    topic, engine = world.engine.state.topics["log"], world.engine
+    [entry] = topic.frame_index
+    refuse_reads(world.session.disk, segment_name(entry.segment), entry.offsets[0], entry.offsets[1] + 41)
+    with pytest.raises(Corrupt):
+        trim._carry_frames(engine, topic, topic.frame_index[0], 10_000)
+    world.clock.advance(trim.PATIENCE_MS)
+    trim._carry_frames(engine, topic, topic.frame_index[0], 10_000)
+    del world.session.disk.pread
+    [lost] = [event for event in events_of(engine) if isinstance(event, Carried)]
+    assert (lost.seqs, lost.tss_ms, lost.blobs) == ([1, 2], [0, 0], b"")
 
 
 @pytest.mark.parametrize("how", HARMS)

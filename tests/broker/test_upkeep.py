@@ -15,8 +15,8 @@ from tenure.broker.durability.trim import trim_step
 from tenure.broker.engine import Engine
 from tenure.log.log import FileLog
 from tenure.testing import ManualClock, SimDisk
-from tests.broker.support import make_queue, start
 from tests.kit import run
+from tests.kit.brokers import make_queue, start
 
 SMALL = Settings(segment_bytes=1 << 14, spare_segments=1, sync_interval_ms=1, trim_step_bytes=1 << 12)
 

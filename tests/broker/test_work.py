@@ -7,7 +7,7 @@ import pytest
 from tenure import Broker, NotFound
 from tenure.broker.serving.streams import WorkStream
 from tenure.testing.clock import ManualClock
-from tests.broker.support import make_queue, numbers, start, turn
+from tests.kit.brokers import make_queue, numbers, start, turn
 
 
 async def take(stream: WorkStream, count: int) -> list[int]:

@@ -12,7 +12,7 @@ from tenure.broker.serving.streams import WorkStream
 from tenure.core.events import Extended, decode
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
-from tests.broker.support import GatedLog, make_queue, numbers, start, turn
+from tests.kit.brokers import GatedLog, make_queue, numbers, start, turn
 
 LEASE_MS = 1_000
 
@@ -168,7 +168,7 @@ async def test_what_a_stream_counts_is_what_it_holds(seed: int, clock: ManualClo
                 assert all(queue.held(number) for number in stream.leases)
         for stream in streams:
             stream.close()
-        assert not broker._serving._streams._lent
+        assert not broker._serving.streams._lent
         assert broker._engine.listeners == []
         assert broker._engine.state.ended is None
 

@@ -1,4 +1,4 @@
-"""A producer as a process of its own: writes its entries, and tells on stdout which of them it was promised.
+"""A producer as a process of its own: it writes entries, and prints which of them are durable.
 
 python -m tests.buffer.crowd URL NAME COUNT
 """

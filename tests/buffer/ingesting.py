@@ -1,4 +1,4 @@
-"""A buffer with numbers in it, sinks for them, and an ingest process that kills itself where it is told to.
+"""A buffer with numbers in it, sinks for them, and an ingest process that kills itself at a given point.
 
     python -m tests.buffer.ingesting KIND URL TABLE POINT COMMIT
 

@@ -17,7 +17,7 @@ from tenure.buffer.manifest.format import checksum_of
 from tenure.buffer.manifest.keys import delta_key
 from tenure.errors import Conflict, Corrupt, Invalid
 from tenure.testing.simstore import SimStore
-from tests.buffer.support import QUICK, consumed, produced, quick
+from tests.kit.buffers import QUICK, consumed, produced, quick
 
 
 async def the_batch(sim: SimStore) -> tuple[str, bytes, Descriptor]:

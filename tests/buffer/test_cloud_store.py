@@ -1,4 +1,4 @@
-"""What a cloud store does where its client, or the service behind it, is not as one would wish."""
+"""A cloud store whose client or service misbehaves."""
 
 from __future__ import annotations
 

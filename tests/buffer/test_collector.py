@@ -11,7 +11,7 @@ from tenure.buffer.manifest.keys import CHECKPOINT, DELTA, FREED, RUN
 from tenure.errors import NotFound
 from tenure.testing import ManualClock
 from tenure.testing.simstore import Call, Hold, SimStore
-from tests.buffer.support import QUICK, consumed, folded, produced, quick
+from tests.kit.buffers import QUICK, consumed, folded, produced, quick
 
 SMALL = quick(run_entries=4, checkpoint_deltas=4, free_deltas=4)
 
@@ -122,10 +122,10 @@ async def test_a_consumer_collects_when_it_starts_and_with_every_hundred_acks(si
     async with Consumer(sim, settings=quick(ack_every=3)) as consumer:
         await consumer.next_descriptors(8)
         for seq in (1, 3, 5):
-            await consumer._sweep.idle()
+            await consumer._collector.idle()
             passes.append(len([call for call in sim.calls if call.kind == "now"]))
             await consumer.ack_through(seq)
-        await consumer._sweep.idle()
+        await consumer._collector.idle()
         assert len([key for key in sim.objects if key.startswith("data/")]) == 8 - 4
     assert passes == [1, 1, 2]
 

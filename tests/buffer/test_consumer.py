@@ -13,7 +13,7 @@ from tenure.buffer.blocking import Producer as BlockingProducer
 from tenure.errors import Closed, Invalid
 from tenure.testing import ManualClock
 from tenure.testing.simstore import SimStore
-from tests.buffer.support import QUICK, folded, produced, quick
+from tests.kit.buffers import QUICK, folded, produced, quick
 
 
 async def test_a_waiting_consumer_gets_what_is_produced_meanwhile(sim: SimStore):

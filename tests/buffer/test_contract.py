@@ -23,7 +23,7 @@ from tenure.buffer import (
     verify,
 )
 from tenure.errors import Invalid, LeaseLost, NotFound
-from tests.buffer.support import QUICK, consumed, folded, produced, quick
+from tests.kit.buffers import QUICK, consumed, folded, produced, quick
 
 # The store
 

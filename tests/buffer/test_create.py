@@ -8,23 +8,24 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tenure.buffer import Consumer, ObjectStore, OutcomeUnknown, open_store
+from tenure.buffer import Consumer, ObjectExists, ObjectStore, OutcomeUnknown, StoreFull, open_store
 from tenure.buffer.manifest.format import State, encode
 from tenure.buffer.manifest.keys import checkpoint_key
 from tenure.buffer.manifest.upkeep import Upkeep
 from tenure.buffer.metrics import BufferMetrics, Metered
+from tenure.buffer.store.interface import Bytes
 from tenure.buffer.store.retrying import RetryingStore
 from tenure.errors import Conflict
 from tenure.testing.simstore import Call, Fault, SimStore
-from tests.buffer.support import consumed, folded, produced, quick
+from tests.kit.buffers import consumed, folded, produced, quick
 
 
-def patient(store: ObjectStore, **changes: object) -> RetryingStore:
+def retrying(store: ObjectStore, **changes: object) -> RetryingStore:
     return RetryingStore(Metered(store, BufferMetrics()), quick(**changes))
 
 
 async def test_a_create_tells_its_own_bytes_from_anothers(sim: SimStore):
-    writer = patient(sim)
+    writer = retrying(sim)
     assert await writer.create("k", b"mine")
     assert await writer.create("k", b"mine")
     assert not await writer.create("k", b"else")
@@ -37,17 +38,46 @@ async def test_a_create_tells_its_own_bytes_from_anothers(sim: SimStore):
 async def test_a_key_that_is_taken_and_not_there_is_created_again(sim: SimStore):
     """Naive: the "exists" of a create that meets another under way counts as stored, and nothing ever is."""
     sim.fail(0, "false_exists")
-    assert await patient(sim).create("a", b"x")
+    assert await retrying(sim).create("a", b"x")
     sim.fail(len(sim.calls), "false_exists")
-    await patient(sim).create_own("b", b"x")
+    await retrying(sim).create_own("b", b"x")
     assert set(sim.objects) == {"a", "b"}
 
 
 async def test_a_key_that_stays_taken_and_not_there_is_unknown(sim: SimStore):
     sim.hook = lambda call: "false_exists" if call.kind == "put_new" else None
     with pytest.raises(OutcomeUnknown, match="not there"):
-        await patient(sim, call_attempts_max=3).create_own("a", b"x")
+        await retrying(sim, call_attempts_max=3).create_own("a", b"x")
     assert [call.kind for call in sim.calls] == ["put_new", "get"] * 3
+
+
+FULL, LOST, TAKEN = StoreFull("no room"), OutcomeUnknown("lost"), ObjectExists("taken")
+
+
+class Answers(SimStore):
+    """A store whose creates fail, one after the other, and then find no room for good."""
+
+    def __init__(self, *failures: Exception) -> None:
+        super().__init__()
+        self._failures = list(failures)
+
+    async def put_new(self, key: str, data: Bytes) -> None:
+        raise self._failures.pop(0) if self._failures else FULL
+
+
+@pytest.mark.parametrize("failures", [[], [FULL]])
+async def test_a_create_that_never_found_room_has_written_nothing(failures: list[Exception]):
+    store = retrying(Answers(*failures), call_attempts_max=3)
+    with pytest.raises(StoreFull):
+        await store.create("a", b"x")
+    assert store.store.metrics.retries == 2
+
+
+@pytest.mark.parametrize("failures", [[LOST], [FULL, LOST], [TAKEN]])
+async def test_a_full_disk_after_a_lost_answer_leaves_the_outcome_unknown(failures: list[Exception]):
+    """Naive: the last failure alone is raised, and a create that may have succeeded counts as not written."""
+    with pytest.raises(OutcomeUnknown):
+        await retrying(Answers(*failures), call_attempts_max=3).create("a", b"x")
 
 
 @pytest.mark.parametrize("prefix", ["data/", "manifest/run-", "manifest/checkpoint-", "manifest/0", "buffer.json"])
@@ -73,11 +103,11 @@ async def test_no_object_of_a_buffer_is_taken_for_stored_because_its_key_was_sai
 async def test_a_damaged_checkpoint_of_the_same_number_is_not_announced(sim: SimStore):
     state = State(format=1, buffer="B", block=4, number=8)
     sim.objects[checkpoint_key(8)] = (encode(state)[:-3], 0)
-    upkeep = Upkeep(patient(sim), quick(checkpoint_deltas=8), metrics := BufferMetrics())
-    upkeep.after(state, state)
+    upkeep = Upkeep(retrying(sim), quick(checkpoint_deltas=8), metrics := BufferMetrics())
+    upkeep.schedule(state, state)
     await upkeep.idle()
     assert (metrics.checkpoints, metrics.upkeep_failures) == (0, 1)
-    assert upkeep.riding(state) == []
+    assert upkeep.pending_ops(state) == []
 
 
 async def test_the_first_reason_of_a_quarantine_stands(sim: SimStore):
@@ -145,7 +175,7 @@ async def test_the_conflict_of_a_real_client_on_an_empty_key_is_not_stored(
     """obstore reports S3's 409 as "already exists"; amid an overwrite it says nothing about the key at all."""
     url, handler = conflicting
     store = open_store(url)
-    await patient(store).create_own("data/x", b"1")
+    await retrying(store).create_own("data/x", b"1")
     assert list(handler.objects.values()) == [b"1"]
     with pytest.raises(OutcomeUnknown):
         await store.put("data/y", b"1")

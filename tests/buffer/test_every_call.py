@@ -11,7 +11,7 @@ import pytest
 from tenure.buffer import Collector, Consumer, Producer
 from tenure.errors import TenureError
 from tenure.testing.simstore import Fault, SimStore
-from tests.buffer.support import consumed, folded, quick
+from tests.kit.buffers import consumed, folded, quick
 
 # Small enough that a short life crosses runs, checkpoints and freed blocks.
 SMALL = quick(run_entries=3, checkpoint_deltas=4, free_deltas=4, call_attempts_max=4, ack_every=3)
@@ -26,7 +26,7 @@ async def life(store: SimStore) -> list[bytes]:
         await _consume(store)
         await _produce(store, BATCHES, durable)
     except TenureError:
-        pass  # whoever was refused, stops; what was acknowledged before counts
+        pass  # a refused writer stops; what was acknowledged before counts
     return durable
 
 
@@ -93,7 +93,7 @@ async def test_one_failed_call_loses_and_doubles_nothing(how: Fault, first: int)
 
 @pytest.mark.parametrize("how", ["lost_request", "lost_reply", "late"])
 async def test_a_store_that_stays_silent_from_some_call_on_loses_and_doubles_nothing(how: Fault):
-    """Fault 52: the retries are bounded, and the caller hears of it."""
+    """Fault 52: the retries are bounded, and the caller gets the error."""
     for number in range(3, await calls_of_a_life(), 17):
         store = SimStore()
         store.hook = lambda call, first=number: how if first <= call.number < first + 60 else None  # type: ignore[misc]

@@ -11,18 +11,19 @@ from typing import Any
 
 import pytest
 
-from tenure.buffer import ObjectExists, ObjectMissing, OutcomeUnknown, StoreRefused, open_store
+from tenure.buffer import ObjectExists, ObjectMissing, OutcomeUnknown, StoreFull, StoreRefused, open_store
 from tenure.buffer.store.file import FileStore
 from tenure.errors import Invalid
-from tests.buffer.support import consumed, produced
+from tests.kit.buffers import consumed, produced
 
 
 class Recorder:
     """Notes what is asked of the file system, and fails at one call."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, fail_at: int = -1) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, fail_at: int | str = -1, *, number: int = errno.EIO) -> None:
         self.calls: list[str] = []
         self._fail_at = fail_at
+        self._number = number
         for name in ("open", "write", "fsync", "link", "close"):
             monkeypatch.setattr(os, name, self._wrapped(name, getattr(os, name)))
 
@@ -33,8 +34,8 @@ class Recorder:
                 what = "fsync directory" if os.path.isdir(f"/proc/self/fd/{args[0]}") else "fsync file"
             if name != "close":
                 self.calls.append(what)
-                if len(self.calls) == self._fail_at:
-                    raise OSError(5, "Input/output error")
+                if self._fail_at in (len(self.calls), what):
+                    raise OSError(self._number, os.strerror(self._number))
             return real(*args, **options)
 
         return call
@@ -62,7 +63,7 @@ async def test_new_directories_are_made_durable(tmp_path: Path, monkeypatch: pyt
 async def test_a_write_that_fails_anywhere_leaves_a_whole_object_or_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fail_at: int
 ):
-    """Fault 52: nothing partial is ever visible, and the caller hears that the outcome is unknown."""
+    """Fault 52: nothing partial is ever visible, and the outcome is reported as unknown."""
     store = open_store(f"file://{tmp_path}/b")
     with monkeypatch.context() as patch:
         recorder = Recorder(patch, fail_at)
@@ -82,7 +83,7 @@ async def test_a_write_that_fails_anywhere_leaves_a_whole_object_or_none(
 async def test_a_directory_that_could_not_be_synced_is_not_trusted_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Naive: the repeated create finds its own file, and calls it durable; fsync forgets an error once it was told."""
+    """Naive: the repeated create finds its own file, and calls it durable; fsync reports an error only once."""
     store = open_store(f"file://{tmp_path}/b")
     await store.put_new("data/first", b"x")
     with monkeypatch.context() as patch:
@@ -107,9 +108,34 @@ async def test_a_write_that_a_full_disk_stopped_leaves_nothing_behind(tmp_path: 
     store = open_store(f"file://{tmp_path}/b")
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", full)
-        with pytest.raises(OutcomeUnknown, match="No space"):
+        with pytest.raises(StoreFull, match="No space"):
             await store.put_new("data/a", b"too much")
     assert list((tmp_path / "b" / ".partial").iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("call", ["write", "fsync file", "link", "fsync directory"])
+async def test_a_full_disk_leaves_the_outcome_unknown_only_after_the_object_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int
+):
+    """Naive: every full disk is an unknown outcome, and the caller must look for what was surely not written."""
+    store = open_store(f"file://{tmp_path}/b")
+    await store.put_new("data/first", b"x")  # the directories are there and durable
+    with monkeypatch.context() as patch:
+        Recorder(patch, fail_at=call, number=number)
+        with pytest.raises(OutcomeUnknown if call == "fsync directory" else StoreFull):
+            await store.put_new("data/second", b"x")
+    assert (tmp_path / "b" / "data" / "second").exists() == (call == "fsync directory")
+
+
+async def test_a_copy_without_room_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    store = open_store(f"file://{tmp_path}/b")
+    await store.put_new("data/first", b"x")
+    with monkeypatch.context() as patch:
+        Recorder(patch, fail_at="link", number=errno.ENOSPC)
+        with pytest.raises(StoreFull):
+            await store.copy("data/first", "data/second")
+    assert [info.key async for info in store.list("")] == ["data/first"]
 
 
 async def test_a_directory_that_cannot_be_made_is_refused_by_name():
@@ -118,7 +144,7 @@ async def test_a_directory_that_cannot_be_made_is_refused_by_name():
 
 
 async def test_a_name_that_exists_is_synced_before_it_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Naive: descriptors run out between link and sync; the repeated create hears "exists", and nobody ever syncs."""
+    """Naive: no descriptor between link and sync; the repeated create gets "exists", and the name is never synced."""
     store = open_store(f"file://{tmp_path}/b")
     await store.put_new("data/first", b"x")
     real, failures = os.open, [1]

@@ -1,14 +1,14 @@
-"""Groups: a buffer has those that somebody asked for, and each says what it pins."""
+"""Groups: a buffer has those that were asked for, and each reports what it pins."""
 
 from __future__ import annotations
 
 import pytest
 
 from tenure.buffer import Collector, Consumer, drop_group, groups
-from tenure.buffer.manifest.groups import GroupStat, group_standing
+from tenure.buffer.manifest.groups import GroupStat, group_stat
 from tenure.errors import NotFound
 from tenure.testing.simstore import SimStore
-from tests.buffer.support import QUICK, folded, produced, quick
+from tests.kit.buffers import QUICK, folded, produced, quick
 
 
 async def acked(store: SimStore, group: str, through: int) -> None:
@@ -74,13 +74,13 @@ async def test_a_group_that_is_not_there_is_not_dropped_and_the_others_are_named
 
 async def test_a_group_that_has_not_started_is_behind_by_what_it_will_read(sim: SimStore):
     await produced(sim, *([b"%d" % number] for number in range(6)))
-    new = await group_standing(sim, "orders", settings=QUICK)
+    new = await group_stat(sim, "orders", settings=QUICK)
     assert (new.consumer, new.last_acked, new.lag_batches, new.pinned_batches) == ("", None, 6, 0)
     await acked(sim, "quick", 3)
     assert await trimmed(sim) == 4
-    new = await group_standing(sim, "orders", settings=QUICK)
+    new = await group_stat(sim, "orders", settings=QUICK)
     assert (new.last_acked, new.lag_batches) == (None, 2)
     async with Consumer(sim, group="orders", settings=QUICK, collect=False) as consumer:
         assert [each.seq for each in await consumer.next_descriptors(10)] == [4, 5]
-    known = await group_standing(sim, "quick", settings=QUICK)
+    known = await group_stat(sim, "quick", settings=QUICK)
     assert (known.last_acked, known.lag_batches, bool(known.consumer)) == (3, 2, True)

@@ -12,7 +12,7 @@ from tenure.buffer.manifest.keys import DELTA
 from tenure.errors import Closed, Corrupt, Denied, Indeterminate, Invalid, LeaseLost
 from tenure.testing import ManualClock
 from tenure.testing.simstore import Call, Fault, Hold, SimStore
-from tests.buffer.support import QUICK, consumed, folded, produced, quick
+from tests.kit.buffers import QUICK, consumed, folded, produced, quick
 
 SMALL = quick(run_entries=4, checkpoint_deltas=4, free_deltas=4)
 
@@ -108,7 +108,7 @@ async def busy(store: SimStore, commits: int) -> None:
 
 
 async def test_a_freed_number_is_not_taken_for_a_fresh_one_by_a_stalled_writer(sim: SimStore):
-    """Naive: the number is free again, the create succeeds, and the batch was promised and lies where nobody reads."""
+    """Naive: the number is free again, the create succeeds, and the promised batch lies where no reader looks."""
     patient = quick(run_entries=4, checkpoint_deltas=4, free_deltas=4, grace_ms=1_000)
     async with Producer(sim, settings=patient) as stalled:
         hold = Hold()
@@ -126,7 +126,7 @@ async def test_a_freed_number_is_not_taken_for_a_fresh_one_by_a_stalled_writer(s
 
 
 async def test_a_stalled_writer_whose_number_was_freed_commits_once_at_the_end(sim: SimStore):
-    """As above with its batch still young: nothing was voided, so the state tells that the commit did not happen."""
+    """As above with its batch still young: nothing was voided, so the state shows that the commit did not happen."""
     async with Producer(sim, settings=SMALL) as stalled:
         await (await stalled.produce([b"early"])).durable()
         hold = Hold()
@@ -343,7 +343,7 @@ async def test_the_collector_of_a_fenced_consumer_stops(sim: SimStore):
         await active.ack_through(1)
         before = {key for key in sim.objects if key.startswith("data/")}
         hold.release()
-        await zombie._sweep.idle()
+        await zombie._collector.idle()
         assert {key for key in sim.objects if key.startswith("data/")} == before
     await zombie.close()
 
@@ -367,7 +367,7 @@ async def test_an_ack_whose_write_fails_has_not_happened_and_may_be_repeated(sim
     await produced(sim, [b"a"], [b"b"])
     async with Consumer(sim, settings=settings, collect=False) as consumer:
         await consumer.next_descriptors(2)
-        for how in ("lost_request", "lost_reply"):  # the second one is in the manifest, and nobody knows
+        for how in ("lost_request", "lost_reply"):  # the second one is in the manifest, unknown to the producer
             sim.hook = lambda call, how=how: how if call.kind in {"put_new", "get"} else None  # type: ignore[misc]
             with pytest.raises(OutcomeUnknown):
                 await consumer.ack(0)
@@ -379,7 +379,7 @@ async def test_an_ack_whose_write_fails_has_not_happened_and_may_be_repeated(sim
 
 
 async def test_ack_through_is_one_write_and_refuses_what_was_not_handed_out(sim: SimStore):
-    """Naive: anything above the frontier is taken, so that one typo acknowledges what nobody has seen."""
+    """Naive: anything above the frontier is taken, so that one typo acknowledges batches that were never read."""
     await produced(sim, *([b"x"] for _ in range(10)))
     async with Consumer(sim, settings=QUICK, collect=False) as consumer:
         with pytest.raises(Invalid):
@@ -434,7 +434,7 @@ async def test_a_start_below_the_frontier_or_beyond_the_end_is_refused(sim: SimS
     async with Consumer(sim, 0, settings=QUICK, collect=False) as consumer:
         with pytest.raises(Invalid, match="last_acked"):
             await Consumer.open(sim, last_acked, settings=QUICK)
-        assert await consumer.next_batch() is not None  # who was refused has fenced nobody
+        assert await consumer.next_batch() is not None  # a refused consumer has fenced none
 
 
 # The collector

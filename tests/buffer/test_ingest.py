@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class ListSink:
-    """A table in memory that answers as it is told to, a word for each write; then it commits."""
+    """A table in memory with a scripted outcome for each write; after them it commits."""
 
     name = "list"
     schema_version = 1

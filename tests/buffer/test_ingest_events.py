@@ -14,8 +14,8 @@ import httpx
 from tenure.buffer import Batch, Consumer, Ingest, SqliteSink
 from tenure.export.rows import decode_row
 from tenure.log.disk import PosixDisk
-from tests.export.following import polled, rows_of
-from tests.http.serving import Running, serving
+from tests.kit.broker_life import polled, rows_of
+from tests.kit.server import Running, serving
 
 CREATE = "create table if not exists events (batch integer, n integer, event text, topic text, unique (batch, n))"
 
@@ -35,7 +35,7 @@ def work(running: Running, *, rounds: int) -> None:
 
 
 def kill_exporter(running: Running) -> None:
-    """kill -9 to whatever the server has started, once it runs."""
+    """Send kill -9 to the process that the server has started, once it runs."""
     pid = running.process.pid
     end = time.monotonic() + 60
     while "tenure_export_rows_total 0" in httpx.get(f"{running.url}/v0/metrics").text:

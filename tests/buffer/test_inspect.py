@@ -6,7 +6,7 @@ import asyncio
 
 from tenure.buffer import Collector, Consumer, entries, verify
 from tenure.testing.simstore import Hold, SimStore
-from tests.buffer.support import QUICK, produced
+from tests.kit.buffers import QUICK, produced
 
 
 async def test_a_buffer_that_is_followed_costs_two_requests_a_look(sim: SimStore):

@@ -11,7 +11,7 @@ from tenure.buffer.manifest.format import Append, Entry, Op, State
 from tenure.buffer.manifest.journal import Journal
 from tenure.testing import ManualClock
 from tenure.testing.simstore import SimStore
-from tests.buffer.support import folded
+from tests.kit.buffers import folded
 
 COMMITS_PER_DAY = 458_000  # 5.3 a second
 SETTINGS = BufferSettings(backoff_ms=0, flush_interval_ms=1)

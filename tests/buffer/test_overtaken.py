@@ -11,8 +11,8 @@ from tenure.buffer import Collector, Consumer, Descriptor, Ingest, Lag, entries,
 from tenure.errors import Corrupt, Invalid, LeaseLost
 from tenure.testing.simstore import Call, Hold, SimStore
 from tests.buffer.ingesting import to_tuples
-from tests.buffer.support import produced, quick
 from tests.buffer.test_ingest import ListSink
+from tests.kit.buffers import produced, quick
 
 Look = Callable[[Consumer], Awaitable[list[Descriptor]]]
 RUNS = quick(run_entries=4)

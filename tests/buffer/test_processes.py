@@ -21,7 +21,7 @@ from tenure.buffer import BufferSettings, Consumer, Descriptor, FetchHandle, Pro
 from tenure.buffer.blocking import Consumer as BlockingConsumer
 from tenure.buffer.blocking import Producer as BlockingProducer
 from tenure.errors import Closed, LeaseLost, TenureError
-from tests.buffer.support import QUICK, consumed, folded, quick
+from tests.kit.buffers import QUICK, consumed, folded, quick
 
 ROOT = Path(__file__).parents[2]
 
@@ -140,7 +140,7 @@ def in_child(method: str, handle: FetchHandle, descriptor: Descriptor) -> object
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize(("kind", "forked"), [("file", [b"a"]), ("s3", "forked")])
 def test_a_handle_works_in_other_processes(tmp_path: Path, kind: str, forked: object, request: pytest.FixtureRequest):
-    """Naive: a child that was forked after the parent's first S3 call hangs for ever. Here it is told, at once."""
+    """Naive: a child that was forked after the parent's first S3 call hangs for ever. Here it gets an error at once."""
     url = f"file://{tmp_path}/b" if kind == "file" else request.getfixturevalue("s3_server").format(name="fork")
     with BlockingProducer(url, settings=QUICK) as producer:
         producer.produce([b"a"]).durable()

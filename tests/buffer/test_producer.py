@@ -12,7 +12,7 @@ from tenure.buffer.writing.budget import Budget
 from tenure.errors import Closed, Indeterminate, Invalid
 from tenure.testing import ManualClock
 from tenure.testing.simstore import Call, Hold, SimStore
-from tests.buffer.support import consumed, folded, produced, quick
+from tests.kit.buffers import consumed, folded, produced, quick
 
 LATER = 3_600_000
 

@@ -16,7 +16,7 @@ from tenure.buffer.manifest.producers import ProducerRecord, Producers
 from tenure.errors import Indeterminate, Invalid
 from tenure.testing.clock import ManualClock
 from tenure.testing.simstore import SimStore
-from tests.buffer.support import consumed, folded, produced, quick
+from tests.kit.buffers import consumed, folded, produced, quick
 
 
 def entry(name: str, producer: str, ordinal: int = 0) -> Entry:
@@ -162,7 +162,7 @@ def test_a_name_that_looks_like_an_id_is_refused(sim: SimStore):
 
 
 async def test_a_buffer_opens_however_many_producers_came_and_went(sim: SimStore):
-    """Naive: the checkpoint is bounded where it is read alone, and one day nobody opens the buffer again."""
+    """Naive: the checkpoint is bounded where it is read alone, and one day no reader can open the buffer."""
     settings = quick(checkpoint_bytes_max=12_000, checkpoint_deltas=16, run_entries=32)
     for number in range(300):
         await produced(sim, [b"%d" % number], settings=settings)

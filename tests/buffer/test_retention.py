@@ -1,4 +1,4 @@
-"""How long a buffer keeps its batches: one answer, whoever collects."""
+"""Retention: how long a buffer keeps its batches, the same for every collector."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tenure.buffer.settings import RETAIN_FOR_MS_MAX
 from tenure.errors import Invalid, NotFound
 from tenure.testing import ManualClock
 from tenure.testing.simstore import Call, Hold, SimStore
-from tests.buffer.support import QUICK, consumed, folded, produced, quick
+from tests.kit.buffers import QUICK, consumed, folded, produced, quick
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -53,7 +53,7 @@ class Days:
         ) as consumer:
             while found := await consumer.next_descriptors(100):
                 await consumer.ack_through(found[-1].seq)
-            await consumer._sweep.idle()
+            await consumer._collector.idle()
 
     async def collect(self, settings: BufferSettings = QUICK, *, dry_run: bool = False) -> Collected:
         collector = Collector(self.sim, settings=settings)

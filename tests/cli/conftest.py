@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tenure import Broker
-from tests.http.serving import Running, serving
+from tests.kit.server import Running, serving
 
 Tenure = Callable[..., subprocess.CompletedProcess[str]]
 COMMAND = Path(sys.executable).with_name("tenure")

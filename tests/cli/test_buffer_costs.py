@@ -9,7 +9,7 @@ import pytest
 
 from tenure.buffer import BufferSettings, Consumer, Producer
 from tests.cli.test_reference import rows
-from tests.docs.blocks import ROOT
+from tests.kit.doc_blocks import ROOT
 
 PAGE = (ROOT / "docs" / "how-to" / "what-the-buffer-costs.md").read_text()
 DAY_S, MONTH_DAYS = 86_400, 30

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import COMMAND, Remote, surroundings
-from tests.docs.blocks import ROOT, blocks
-from tests.http.serving import Running
+from tests.kit.doc_blocks import ROOT, blocks
+from tests.kit.server import Running
 
 
 def bury(remote: Remote, server: Running, queue: str, count: int = 3, **config: Any) -> None:

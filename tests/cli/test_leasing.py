@@ -11,7 +11,7 @@ import pytest
 from tenure.cli.commands import settle
 from tenure.cli.main import LOST, OK, UNKNOWN
 from tests.cli.conftest import Remote, until_connected
-from tests.http.serving import Running
+from tests.kit.server import Running
 
 
 def test_claim_prints_the_jobs_and_the_lease(remote: Remote, queue: str):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.conftest import Remote
-from tests.http.serving import Running
+from tests.kit.server import Running
 
 
 def test_topics_lists_how_the_jobs_stand(remote: Remote, queue: str, server: Running):

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tenure.cli.app import app
-from tests.docs.blocks import ROOT
+from tests.kit.doc_blocks import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "command-line.md").read_text()
 COMMON = {"--url", "--key-file", "--timeout", "--json"}

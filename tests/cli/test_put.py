@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import COMMAND, Remote, surroundings
-from tests.http.serving import Running
+from tests.kit.server import Running
 
 
 def test_json_values_are_put_byte_for_byte(remote: Remote, queue: str):

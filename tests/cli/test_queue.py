@@ -11,7 +11,7 @@ import pytest
 from tenure.cli.commands.queue_options import FIELDS
 from tenure.contract.config import DEFAULTS, as_dict
 from tests.cli.conftest import COMMAND, Remote, surroundings
-from tests.http.serving import Running
+from tests.kit.server import Running
 
 
 def test_every_field_of_a_config_has_an_option() -> None:

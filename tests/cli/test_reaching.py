@@ -15,8 +15,8 @@ import pytest
 from tenure.cli import main, remote
 from tenure.errors import Closed, Conflict, Corrupt, Denied, Indeterminate, Invalid, LeaseLost, NotFound, Overloaded
 from tests.cli.conftest import Remote, Tenure
-from tests.docs.blocks import ROOT
-from tests.http.serving import Running, serving
+from tests.kit.doc_blocks import ROOT
+from tests.kit.server import Running, serving
 
 EVERY = [
     ("put", "q", "1"),

@@ -13,7 +13,7 @@ from tenure.contract.config import TopicConfig
 from tenure.core.events import KINDS
 from tenure.export.rows import Exported
 from tenure.log import frame, segment
-from tests.docs.blocks import ROOT
+from tests.kit.doc_blocks import ROOT
 from tests.kit.named_tests import missing, named
 
 REFERENCE = ROOT / "docs" / "reference"

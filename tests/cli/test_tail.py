@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.http.serving import Serving
 from tests.cli.conftest import COMMAND, Remote, Tenure, surroundings, until_connected
+from tests.kit.restartable_server import Serving
 
 
 def stop(child: subprocess.Popen[str]) -> str:

@@ -18,9 +18,9 @@ import pytest
 
 from tenure.cli.commands.top import fitting, sparkline
 from tenure.cli.commands.top_samples import Sampler
-from tests.acceptance.http.serving import Serving
 from tests.cli.conftest import COMMAND, Remote, Tenure, surroundings
-from tests.http.serving import Running
+from tests.kit.restartable_server import Serving
+from tests.kit.server import Running
 
 
 class Terminal:

@@ -14,7 +14,7 @@ from tenure import AsyncClient, Client
 from tenure.client import Acker, AsyncProducer, ClientSettings, Diff, Job, Producer
 from tenure.contract.replies import QueueCounts
 from tests.client.holding import HeldBlockingWire, HeldWire
-from tests.http.serving import Running
+from tests.kit.server import Running
 
 __all__ = ["Bench", "ThreadBench", "bench", "thread_bench"]
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from tests.client.driving import KINDS, Both, make_client
-from tests.client.proxy import Proxy, proxy_to
-from tests.http.serving import Running, serving
+from tests.kit.http_proxy import Proxy, proxy_to
+from tests.kit.server import Running, serving
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import pytest
 
 from tenure.client.transport.blocking import _SocketStream
 from tests.client.driving import Both
-from tests.http.serving import Running
+from tests.kit.server import Running
 
 STREAMS = ["work", "watch", "events"]
 

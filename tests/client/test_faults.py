@@ -12,8 +12,8 @@ import pytest
 from tenure import Indeterminate, Invalid, LeaseLost, Overloaded
 from tenure.client import ClientSettings
 from tests.client.driving import Both, make_client
-from tests.client.proxy import Proxy, proxy_to
-from tests.http.serving import serving
+from tests.kit.http_proxy import Proxy, proxy_to
+from tests.kit.server import serving
 
 PATIENT = ClientSettings(backoff_min_ms=1, backoff_max_ms=20)
 BRIEF = ClientSettings(backoff_min_ms=1, backoff_max_ms=5, attempts_max=3, answer_ms=20_000)

@@ -13,8 +13,8 @@ from tenure import LeaseLost, Overloaded
 from tenure.client import ClientSettings
 from tests.acceptance.worker.working import FixedServing
 from tests.client.driving import Both, make_client
-from tests.client.proxy import Proxy
-from tests.http.serving import Running
+from tests.kit.http_proxy import Proxy
+from tests.kit.server import Running
 
 SHORT_MS = 300
 PATIENT = ClientSettings(backoff_min_ms=1, backoff_max_ms=100, attempts_max=100_000)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.client.counting import Door
-from tests.http.serving import serving
+from tests.kit.server import serving
 
 ROOT = Path(__file__).parents[2]
 CROWD = 500

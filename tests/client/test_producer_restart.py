@@ -13,7 +13,7 @@ import pytest
 from tenure.client.client import AsyncClient
 from tenure.client.settings import ClientSettings
 from tenure.errors import Closed, Indeterminate, Overloaded
-from tests.http.serving import serving
+from tests.kit.server import serving
 
 TASKS = 16
 BEFORE, AFTER = 400, 800

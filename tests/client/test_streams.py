@@ -14,8 +14,8 @@ from tenure.client import CaughtUp, ClientSettings, Gap, Job, Records, Tombstone
 from tenure.testing import memory_broker
 from tenure.testing.wire import AppWire
 from tests.client.driving import Both, make_client
-from tests.client.proxy import Proxy, proxy_to
-from tests.http.serving import serving
+from tests.kit.http_proxy import Proxy, proxy_to
+from tests.kit.server import serving
 
 QUICK = ClientSettings(reconnect_min_ms=1, reconnect_max_ms=20, backoff_min_ms=1, backoff_max_ms=20)
 

@@ -18,7 +18,7 @@ from tenure.client import ClientSettings, Request, WireError
 from tenure.client.transport.aio import LoopWire
 from tenure.client.transport.blocking import SocketWire
 from tests.client.driving import Both, make_client
-from tests.http.serving import Running, serving
+from tests.kit.server import Running, serving
 
 ONCE = ClientSettings(attempts_max=1)
 

@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from tests.console.browser import NoBrowser, chromium
-from tests.http.serving import Running, serving
+from tests.kit.server import Running, serving
 
 __all__ = ["Console", "Queue"]
 

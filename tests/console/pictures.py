@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.console.browser import chromium
 from tests.console.conftest import ARGUMENTS, Queue
-from tests.http.serving import Running, serving
+from tests.kit.server import Running, serving
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 MINUTE_S = 65

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.console.conftest import Console, Queue
-from tests.http.serving import Running
+from tests.kit.server import Running
 
 VIEWS = ("", "queue/{queue}", "course", "course/ack", "course/canvas")
 PHONE = {"width": 360, "height": 780}

@@ -8,7 +8,7 @@ from pathlib import Path
 from playwright.sync_api import Page, expect
 
 from tests.console.conftest import Console, Queue
-from tests.http.serving import serving
+from tests.kit.server import serving
 
 
 def work_as(page: Page, node: str, *, at_once: int = 1, auto_ack: bool = False) -> None:

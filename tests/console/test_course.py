@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.console.conftest import Console
-from tests.http.serving import Running, serving
+from tests.kit.server import Running, serving
 
 SCENES = ["async", "queue-or-log", "head-and-tail", "competing", "ack", "nack", "poison"]
 SCOPES = "reader:read,producer:read+write"

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.console.conftest import Console
 from tests.console.test_modules import run
-from tests.http.serving import Running, serving
+from tests.kit.server import Running, serving
 
 SCENES = ["dead-letter", "visibility", "prefetch", "ordering", "fan-out", "meters", "canvas"]
 GONE = """async (prefix) => {

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.console.conftest import Console
-from tests.http.serving import Running
+from tests.kit.server import Running
 
 LEASE = {"lease_id": "l", "node": "w", "since": 0, "deadline": 9, "held": 5, "seqs": [1, 2, 3, 4, 5]}
 

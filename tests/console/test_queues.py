@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.console.conftest import Console
-from tests.http.serving import Running, serving
+from tests.kit.server import Running, serving
 
 COUNT = 1_001
 

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from tenure.console.assets import load
 from tests.console.conftest import Console, Queue
-from tests.http.serving import Running, serving
+from tests.kit.server import Running, serving
 
 SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">"
 KEYS = "full,reader:read,producer:read+write:mine."
@@ -136,7 +136,7 @@ def test_a_key_that_may_only_read_sees_everything_and_can_do_nothing(
     console.open(orders)
     expect(console.cells("in_flight")).to_have_count(1)
     for deed in ("produce", "claim", "ack", "nack", "extend"):
-        control = console.page.locator(f'button[data-deed="{deed}"]').first
+        control = console.page.locator(f'button[data-action="{deed}"]').first
         expect(control).to_be_disabled()
         expect(control).to_have_attribute("title", "This key lacks the scope write.")
     console.cell(2).click()

@@ -15,7 +15,7 @@ from playwright.sync_api import expect
 
 from tests.console.conftest import Console, Queue
 from tests.console.shown import Shown, Stated, agree, differences
-from tests.http.serving import Running
+from tests.kit.server import Running
 
 WORKERS = 4
 ROUNDS = 40

@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 from tests.console.conftest import Console, Queue
 from tests.console.shown import agree
 from tests.console.test_storm import asker
-from tests.http.serving import Running, environment
+from tests.kit.server import Running, environment
 
 WORKER = """
 import sys, urllib.request

@@ -34,7 +34,7 @@ def test_every_command_is_public_and_frozen(kind: type[Command[Any]]):
 
 
 def test_a_body_cannot_name_another_topic_than_its_path():
-    """The topic is no field of the wire: under its own name it is ignored, whatever it is."""
+    """The topic is no field of the wire: under its own name any value is ignored."""
     command = msgspec.json.decode(b'{"node":"w","topic":5,"seqs":[1]}', type=Ack)
     assert command == Ack(topic="", node="w", seqs=[1])
 

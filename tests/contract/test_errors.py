@@ -19,7 +19,7 @@ def test_every_error_has_a_status_and_an_exit_code_that_is_not_success(kind: typ
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_status_stands_for_its_error_where_no_code_says_more(kind: type[TenureError]):
-    if kind.status not in (500, 503):  # several errors share these: the code tells them apart
+    if kind.status not in (500, 503):  # several errors share these: the code distinguishes them
         assert KIND_OF_STATUS[kind.status] is kind
 
 

@@ -83,7 +83,7 @@ def test_every_kind_is_tried_here() -> None:
 
 
 def test_the_number_of_a_kind_never_changes() -> None:
-    """A log written by an older version is read by these numbers; new kinds go behind the last."""
+    """A log written by an older version is read by these numbers; new kinds go after the last."""
     assert [(kind, event.__name__) for kind, event in sorted(KINDS.items())] == [
         (16, "Opened"),
         (17, "ClockSet"),

@@ -192,3 +192,42 @@ def test_digests_are_pinned_because_they_are_logged() -> None:
 def test_a_damaged_dump_is_called_corrupt(dumped: bytes) -> None:
     with pytest.raises(Corrupt):
         KeyWindow.load(dumped)
+
+
+def short_window_after_a_long_one(*, expires_ms: int) -> KeyWindow:
+    """Blocks of four: the head in the second one on a long-lived key, then blocks that expire before it, then an open
+    one.
+    """
+    window = KeyWindow()
+    for number in range(4):
+        put(window, f"first{number}", expires_ms=1)
+    put(window, "long", expires_ms=10**6)
+    for number in range(3 + 8):
+        put(window, f"short{number}", expires_ms=expires_ms)
+    put(window, "open", expires_ms=10**6)
+    assert window.expire(2) == 4
+    return window
+
+
+def expire_often(window: KeyWindow, now_ms: int) -> None:
+    for _ in range(12):  # each call looks at one block, in turns
+        window.expire(now_ms)
+
+
+def test_blocks_after_the_head_are_freed_as_soon_as_all_their_keys_have_expired() -> None:
+    with tiny_blocks_and_tables():
+        window = short_window_after_a_long_one(expires_ms=50)
+        expire_often(window, 50)
+        assert len(window) == 13, "a key lives until its time has passed, not until it has come"
+        assert all(window.get(digest_key(f"short{number}"), 50) is not None for number in range(11))
+        expire_often(window, 51)
+        assert len(window) == 1 + 3 + 1, "the two whole blocks are gone; the head's own is not looked at"
+
+
+def test_a_freed_block_does_not_count_its_replaced_keys_again() -> None:
+    with tiny_blocks_and_tables():
+        window = short_window_after_a_long_one(expires_ms=50)
+        put(window, "short5", expires_ms=10**6)
+        expire_often(window, 51)
+        assert len(window) == 1 + 3 + 1 + 1
+        assert window.get(digest_key("short5"), 51) is not None

@@ -13,7 +13,7 @@ from tenure.core.state.deliveries import ENDED_JOBS_MAX, ENDED_PER_JOB_MAX, Deli
 from tenure.core.state.lease import Ended, Lease
 from tenure.core.state.queue import NEVER, Queue
 from tenure.core.state.ranges import count, each
-from tests.core.steps import count_steps
+from tests.kit.counted_steps import count_steps
 
 
 def hold(queue: Queue, number: int, runs: list[int], *, deadline: int = 100, node: str = "w") -> Lease:
@@ -235,6 +235,19 @@ def test_a_wait_ends_when_its_time_has_come() -> None:
     assert (list(queue.reclaim), list(queue.delayed)) == ([1, 2, 3], [])
 
 
+def test_a_job_at_the_cursor_that_becomes_ready_is_fresh_and_not_reclaimed() -> None:
+    queue = Queue()
+    queue.make_ready_at(queue.cursor, 0, now_ms=5)
+    assert list(queue.reclaim) == [], "it would be claimed twice"
+
+
+def test_a_delay_that_ends_a_millisecond_earlier_moves_the_plan() -> None:
+    queue = Queue()
+    queue.make_ready_at(1, 41, now_ms=0)
+    queue.make_ready_at(2, 40, now_ms=0)
+    assert queue.next_change_ms == 40
+
+
 def test_a_delayed_job_above_the_cursor_is_simply_fresh_again() -> None:
     queue = Queue()
     queue.make_ready_at(5, 50, now_ms=0)
@@ -301,7 +314,7 @@ def test_stories_are_bounded_by_what_they_weigh(monkeypatch: pytest.MonkeyPatch)
         assert queue.deliveries_ended.size_bytes <= 10_000
     assert list(queue.deliveries_ended) == [27, 28, 29, 30], "the oldest go first"
     queue.record_delivery(27, Delivery(1, "node", 0, 1, "nack", "r" * 9_900))
-    assert list(queue.deliveries_ended) == [27], "the last one stays, whatever it weighs"
+    assert list(queue.deliveries_ended) == [27], "the last one stays, even above the limit"
     queue.forget(27)
     assert queue.deliveries_ended.size_bytes == 0
 

@@ -21,8 +21,8 @@ from tenure.core.state.snapshot import (
 from tenure.core.state.state import State
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
-from tests.core.steps import count_steps
 from tests.kit import run
+from tests.kit.counted_steps import count_steps
 
 
 @pytest.fixture
@@ -81,12 +81,12 @@ def test_a_topic_that_was_read_back_behaves_as_before(engine: Engine, name_of_qu
     for number in topic.queue.leases:
         assert loaded.queue.held(number) == topic.queue.held(number)
     for later_ms in (0, 40_000, 60_000, 10**9):
-        now, told = engine.state.log_ms + later_ms, list[list[Ended]]()
+        now, ended = engine.state.log_ms + later_ms, list[list[Ended]]()
         for queue in (loaded.queue, topic.queue):
-            told.append([])
+            ended.append([])
             offset_ms, backoff = engine.state.wall_offset_ms, topic.config.retry_backoff
-            queue.pass_time(now, wall_offset_ms=offset_ms, backoff=backoff, ended=told[-1])
-        assert told[0] == told[1]
+            queue.pass_time(now, wall_offset_ms=offset_ms, backoff=backoff, ended=ended[-1])
+        assert ended[0] == ended[1]
         assert list(loaded.queue.reclaim) == list(topic.queue.reclaim)
 
 

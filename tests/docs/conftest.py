@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.installed import shared
+from tests.kit.installed_wheel import shared
 
 
 @pytest.fixture(scope="session")

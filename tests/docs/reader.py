@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tests.docs.blocks import Block, commands_of
-from tests.docs.installed import ROOT, clean_environment, install
-from tests.timers.servers import free_port
+from tests.kit.doc_blocks import Block, commands_of
+from tests.kit.installed_wheel import ROOT, clean_environment, install
+from tests.kit.redis_servers import free_port
 
 __all__ = ["Reader"]
 

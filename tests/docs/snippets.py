@@ -6,10 +6,10 @@ import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.docs.blocks import blocks
-from tests.docs.installed import clean_environment
 from tests.docs.reader import SERVER, Reader
-from tests.timers import servers
+from tests.kit import redis_servers as servers
+from tests.kit.doc_blocks import blocks
+from tests.kit.installed_wheel import clean_environment
 
 __all__ = ["REDIS", "run_python"]
 

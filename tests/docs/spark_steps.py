@@ -6,9 +6,9 @@ import re
 import shlex
 from typing import Any, Final
 
-from tests.docs.blocks import ROOT, SHELLS, blocks_of, commands_of
 from tests.docs.not_run import NOT_RUN
 from tests.docs.reader import Reader
+from tests.kit.doc_blocks import ROOT, SHELLS, blocks_of, commands_of
 
 __all__ = ["BEFORE", "LONG", "SPARK_PAGES", "runs_spark", "steps_of"]
 

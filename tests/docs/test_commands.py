@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import DATA, SHELLS, Block, blocks_of, commands_of, named, pages
 from tests.docs.not_run import NOT_RUN
 from tests.docs.reader import SERVER, Reader
 from tests.docs.snippets import REDIS
 from tests.docs.spark_steps import SPARK_PAGES, runs_spark
-from tests.timers import servers
+from tests.kit import redis_servers as servers
+from tests.kit.doc_blocks import DATA, SHELLS, Block, blocks_of, commands_of, named, pages
 
 PAGES = pages()
 PARSED: dict[str, Callable[[str], object]] = {

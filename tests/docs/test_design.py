@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import ROOT, named
+from tests.kit.doc_blocks import ROOT, named
 
 SOURCE = ROOT / "src" / "tenure"
 NOTES = sorted((ROOT / "docs" / "design").glob("*.md"))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import ROOT, blocks, named, pages
 from tests.docs.snippets import run_python
+from tests.kit.doc_blocks import ROOT, blocks, named, pages
 
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.docs.blocks import ROOT
+from tests.kit.doc_blocks import ROOT
 from tests.kit.named_tests import missing, named
 
 PAGE = (ROOT / "docs" / "faults.md").read_text()

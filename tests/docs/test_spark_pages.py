@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.docs.installed import clean_environment
 from tests.docs.reader import Reader
 from tests.docs.spark_steps import SPARK_PAGES, steps_of
+from tests.kit.installed_wheel import clean_environment
 
 HOUR = timedelta(hours=1)
 # The JVM of a short test need not have its better compiler, on the same cores.

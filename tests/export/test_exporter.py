@@ -20,9 +20,9 @@ from tenure.export.intents import Intents
 from tenure.export.settings import ExportSettings
 from tenure.log.disk import PosixDisk
 from tenure.testing.clock import ManualClock
-from tests.buffer.support import quick
-from tests.export.following import life, polled, rows_of
 from tests.export.reading import batches_in, rows_in
+from tests.kit.broker_life import life, polled, rows_of
+from tests.kit.buffers import quick
 
 SETTINGS = ExportSettings(call_bytes_max=1_000, checkpoint_bytes=4_000, flush_ms=1)
 
@@ -55,7 +55,7 @@ async def make_log(home: Path, *, seed: int = 1, steps: int = 120, settings: Set
 
 
 async def export(home: Path, url: str, *, at: int = 0, when: str = "", settings: ExportSettings = SETTINGS) -> bool:
-    """Run an exporter until everything is told; False where it was cut off."""
+    """Run an exporter until everything is exported; return False where it was cut off."""
     stop = asyncio.Event()
     stop.set()
     async with Outlet(url, producer_name(PosixDisk(home)), at=at, when=when) as outlet:
@@ -177,7 +177,7 @@ async def test_an_exporter_that_lost_its_directory_within_a_batch_goes_on_with_i
 
 
 async def test_a_call_of_a_dead_exporter_that_arrives_late_is_not_taken_twice(home: Path, url: str) -> None:
-    """Fault 53: a zombie's commit lands before, or after, the next exporter has told the same rows."""
+    """Fault 53: a zombie's commit lands before, or after, the next exporter has exported the same rows."""
     await make_log(home)
     name = producer_name(PosixDisk(home))
     late: list[tuple[BufferOutlet, list[bytes], bytes]] = []

@@ -1,4 +1,4 @@
-"""The export tells what the broker told, from the log alone, and the same again however it is started."""
+"""The follower gives the rows that the broker gave, from the log alone, and the same after any restart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenure.core.state.snapshot import dump_checkpoint, load_checkpoint
 from tenure.export.follower import Follower
 from tenure.log.disk import PosixDisk
 from tenure.testing.clock import ManualClock
-from tests.export.following import QUEUES, SMALL, life, plain, polled, rows_of
+from tests.kit.broker_life import QUEUES, SMALL, life, plain, polled, rows_of
 
 
 async def test_a_whole_life_is_exported_step_by_step(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ async def test_the_log_gives_the_rows_that_the_broker_told(tmp_path: Path, seed:
                 told += events.drain()
                 await broker.synced()
                 found += polled(follower)
-            clock.advance(100_000)  # whatever is held runs out while somebody looks
+            clock.advance(100_000)  # every lease expires, and a claim notices it
             for name in QUEUES:
                 broker.topic(name)
             await broker.produce("last", [b"1"])

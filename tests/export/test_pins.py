@@ -1,4 +1,4 @@
-"""The log waits for its reader up to a limit, and tells it the time even where nothing else happens."""
+"""The log is kept for its reader up to a limit, and notes the time even where nothing else happens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tenure import Broker, Settings
 from tenure.export.follower import Follower
 from tenure.log.disk import PosixDisk
 from tenure.testing.clock import ManualClock
-from tests.export.following import polled
+from tests.kit.broker_life import polled
 
 SMALL = Settings(segment_bytes=1 << 14, spare_segments=1, trim_step_bytes=1 << 12)
 
@@ -60,7 +60,7 @@ async def test_a_lease_that_runs_out_on_a_silent_broker_is_exported_once_time_is
         follower = Follower(PosixDisk(tmp_path))
         broker.mark_time()
         clock.advance(101)  # within the same second of log time
-        broker.topic("p")  # whether or not somebody has looked
+        broker.topic("p")  # with or without a caller that looks
         for _ in range(3):
             broker.mark_time()
             await broker.synced()

@@ -17,9 +17,9 @@ import pytest
 from tenure.errors import NotFound, TenureError
 from tenure.export.rows import Exported
 from tenure.log.disk import PosixDisk
-from tests.export.following import polled, rows_of
 from tests.export.reading import rows_in
-from tests.http.serving import Running, serving
+from tests.kit.broker_life import polled, rows_of
+from tests.kit.server import Running, serving
 
 SOON = ("--set", "export.flush_ms=20", "--set", "export.restart_ms_min=10")
 PATIENCE_S = 60.0
@@ -102,7 +102,7 @@ def test_a_lease_that_runs_out_unseen_is_exported_without_anybody_asking(tmp_pat
 
 
 def test_an_exporter_that_is_killed_comes_back_and_goes_on(tmp_path: Path, url: str) -> None:
-    """Fault 1, for the export: kill -9 at whatever it is doing."""
+    """Fault 1, for the export: kill -9 at any moment."""
     with serving(tmp_path / "data", "--events", url, *SOON) as running:
         for turn in range(4):
             work(running, rounds=10)
@@ -162,7 +162,7 @@ def test_a_small_log_is_kept_for_the_exporter_and_trimmed_behind_it(tmp_path: Pa
 
 
 def test_an_exporter_that_is_stopped_too_long_reports_what_it_missed(tmp_path: Path, url: str) -> None:
-    """Fault 23, for the export: what the server may keep for it runs out, and the gap is told."""
+    """Fault 23, for the export: the log that the server keeps for it is used up, and the gap is reported."""
     short = "--set=export.pinned_bytes_max=100000"
     with serving(tmp_path / "data", "--events", url, *SOON, *SMALL_LOG, short) as running:
         work(running, rounds=3)

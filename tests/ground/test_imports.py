@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "console": set[str](),
     "extras": {"errors"},
     "contract": {"errors"},
+    "retries": {"contract"},
     "core": {"errors", "settings", "contract"},
     "durations": {"errors", "contract"},
     "address": {"errors", "contract"},
@@ -37,8 +38,8 @@ MAY_IMPORT = {
         *("errors", "limits", "extras", "settings", "contract", "clock", "core", "endpoint"),
         *("broker", "buffer", "export", "console"),
     },
-    "client": {"errors", "limits", "backoff", "address", "endpoint", "server_guard", "contract"},
-    "timers": {"errors", "limits", "backoff", "contract"},
+    "client": {"errors", "limits", "backoff", "retries", "address", "endpoint", "server_guard", "contract"},
+    "timers": {"errors", "limits", "backoff", "retries", "contract"},
     "worker": {
         *("errors", "limits", "backoff", "extras", "endpoint", "server_guard", "durations", "logs", "contract", "core"),
         *("client", "timers"),

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 import tenure
-from tenure.cli.guard import guarded
+from tenure.cli.guard import run_guarded
 from tenure.errors import Invalid
 from tenure.extras import extra_of, importing, install_hint, needs_extra
 from tenure.spark.sinks.delta.sink import _PACKAGES as DELTA
@@ -67,7 +67,7 @@ def test_a_command_whose_extra_is_missing_says_how_to_install_it(
     def work() -> int:
         raise ModuleNotFoundError("missing", name="pyarrow")
 
-    assert guarded(work, as_json=False, spark=spark) == 2
+    assert run_guarded(work, as_json=False, spark=spark) == 2
     assert f"pyarrow is not installed: {install_hint(extra)}" in capsys.readouterr().err
 
 

@@ -191,6 +191,7 @@ PUBLIC = {
         "Range",
         "Sink",
         "SqliteSink",
+        "StoreFull",
         "StoreRefused",
         "WriteHandle",
         "Written",

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tenure import Client
-from tests.docs.installed import build_wheel, install, uv
+from tests.kit.installed_wheel import build_wheel, install, uv
 
 ROOT = Path(__file__).parents[2]
 HEADING = "A worker in ten lines"

@@ -154,7 +154,7 @@ async def site(service: Service, broker: Broker, clock: Any) -> Site:
         await broker.put_topic(topic, {"type": "queue"})
     await broker.put_router("b.r", source="b.q", dest="b.copy")
     whole = Service(service.settings, environment=service._environment)
-    whole.context.opened(broker)
+    whole.context.set_broker(broker)
     return Site(whole.app, broker, clock)
 
 

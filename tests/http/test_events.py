@@ -14,11 +14,11 @@ from tenure.http.routes import ROUTES
 from tenure.http.settings import ServerSettings
 from tenure.http.streams.event_hub import Hub
 from tenure.testing.clock import ManualClock
-from tests.broker.support import turn
 from tests.http.conftest import Site
 from tests.http.streaming import Listener
 from tests.http.test_queues import Q, make, take
 from tests.http.test_work import SSE
+from tests.kit.brokers import turn
 
 
 async def listen(site: Site, *, last_id: str | None = None) -> Listener:

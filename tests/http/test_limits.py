@@ -358,7 +358,7 @@ async def _stalled(server: Server) -> asyncio.Transport:
     """Wait until the one connection there is cannot be written to."""
     while True:
         for connection in server.connections._open:
-            if isinstance(connection, HttpProtocol) and connection._pipeline.outlet.stalled:
+            if isinstance(connection, HttpProtocol) and connection._pipeline.writer.stalled:
                 return connection._transport
         await asyncio.sleep(0.001)
 

@@ -14,6 +14,9 @@ from tenure.http.memory import free_bytes
 from tenure.http.wire.http1.pipeline import Pipeline
 from tenure.http.wire.http1.protocol import HttpProtocol
 from tenure.http.wire.http1.reader import RequestReader
+from tenure.http.wire.http2.protocol import Http2Protocol
+from tenure.http.wire.http2.reader import Http2Reader
+from tenure.http.wire.http2.writer import Http2Writer
 from tests.http.test_h2 import Peer2
 from tests.http.wire_support import Peer, eventually, on_both_loops, post, serving, talk
 
@@ -89,7 +92,8 @@ async def test_an_http_2_connection_that_is_over_leaves_nothing_for_the_collecto
                     await peer.request(body=b"{}")
                     await peer.until(StreamEnded)
             await eventually(lambda: len(server.connections) == 0)
-            served = [one for one in gc.get_objects() if isinstance(one, H2Connection) and not one.config.client_side]
-            assert served == []
+            kept = gc.get_objects()
+            assert not [one for one in kept if isinstance(one, Http2Protocol | Http2Reader | Http2Writer)]
+            assert not [one for one in kept if isinstance(one, H2Connection) and not one.config.client_side]
         finally:
             gc.enable()

@@ -49,7 +49,7 @@ async def test_a_server_that_replays_is_alive_but_not_ready(broker: Broker, cloc
         assert (reply.status, reply.code) == (503, "not_ready"), target
         assert reply["error"]["detail"] == {"frames": 5, "segment": 2, "segment_last": 9}
         assert reply.headers[b"retry-after"]
-    context.opened(broker)
+    context.set_broker(broker)
     assert (await site.get("/v0/ready")).status == 200
 
 

@@ -20,7 +20,7 @@ _LINE = re.compile(r'([a-z_:]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\.)*",?)*)\})? (\S
 
 def make(broker: Broker, clock: ManualClock, **settings: Any) -> Site:
     service = Service(ServerSettings(**settings), environment={})
-    service.context.opened(broker)
+    service.context.set_broker(broker)
     return Site(service.app, broker, clock)
 
 

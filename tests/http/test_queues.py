@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tenure import Broker
-from tests.broker.support import turn
 from tests.http.conftest import Reply, Site
 from tests.http.streaming import gatekeeper
+from tests.kit.brokers import turn
 
 Q = "/v0/topics/transcode"
 

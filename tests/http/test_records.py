@@ -15,9 +15,9 @@ from tenure.http.append.long_work import Turns
 from tenure.http.append.request import DEPTH_MAX
 from tenure.http.routes import ROUTES
 from tenure.testing.clock import ManualClock
-from tests.broker.support import GatedLog, start
 from tests.http.bad import NOT_COUNT, NOT_FLAG, NOT_JSON, NOT_TEXT, NOT_WHOLE, bodies, check_media, check_refused
 from tests.http.conftest import Site
+from tests.kit.brokers import GatedLog, start
 
 T = "/v0/topics/a"
 ONE = {"records": [{"data": 1}]}

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from tests.cli.conftest import Tenure
-from tests.http.serving import environment, serving
+from tests.kit.server import environment, serving
 
 QUEUE = {"type": "queue", "durability": "fsync"}
 

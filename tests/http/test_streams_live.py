@@ -16,9 +16,9 @@ from tenure.http.api.context import Context
 from tenure.http.routes import ROUTES
 from tenure.http.server import serve
 from tenure.http.settings import ServerSettings
-from tests.broker.support import numbers
 from tests.http.streaming import parse
 from tests.http.test_work import SSE
+from tests.kit.brokers import numbers
 
 _PATIENCE_S = 30
 

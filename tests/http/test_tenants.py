@@ -129,7 +129,7 @@ async def site(broker: Broker, clock: ManualClock) -> Site:
     await broker.claim("blue.p", node="held", max_count=2)
     await broker.nack("blue.p", node="held", seqs=[1, 2], dead=True)
     service = Service(ServerSettings(test_clock=True), environment=KEYS)
-    service.context.opened(broker)
+    service.context.set_broker(broker)
     return Site(service.app, broker, clock)
 
 

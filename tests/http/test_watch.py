@@ -19,10 +19,10 @@ from tenure.http.settings import ServerSettings
 from tenure.http.streams.watch import Following, Sessions
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk
-from tests.broker.support import GatedLog, turn
 from tests.http.conftest import Reply, Site
 from tests.http.streaming import Listener, gatekeeper
 from tests.http.test_work import SSE
+from tests.kit.brokers import GatedLog, turn
 
 
 async def write(site: Site, topic: str, *data: Any, **fields: Any) -> None:

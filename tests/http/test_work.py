@@ -13,10 +13,10 @@ from tenure.http.api.context import Context
 from tenure.http.routes import ROUTES
 from tenure.http.settings import ServerSettings
 from tenure.testing.clock import ManualClock
-from tests.broker.support import numbers, turn
 from tests.http.conftest import Site
 from tests.http.streaming import Listener, gatekeeper, parse
 from tests.http.test_queues import Q, make
+from tests.kit.brokers import numbers, turn
 
 SSE = {"accept": "text/event-stream"}
 

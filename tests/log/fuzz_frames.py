@@ -46,7 +46,7 @@ def _try(seed: int) -> None:
             log.close()
     except TenureError:
         return
-    assert set(found) <= set(bodies), "a frame that nobody wrote was replayed"
+    assert set(found) <= set(bodies), "a frame that was never written was replayed"
     assert found == bodies[: len(found)], "frames are missing in the middle, and the log opened all the same"
 
 

@@ -1,4 +1,4 @@
-"""What a log must still hold after whatever happened to it, kept as plain lists."""
+"""A model of the log as plain lists: what a log must still hold after a crash or a failure."""
 
 from __future__ import annotations
 

@@ -28,13 +28,21 @@ def test_there_are_none_in_a_new_directory() -> None:
     assert not checkpoint.exists(SimDisk(1))
 
 
-def test_the_two_newest_are_kept_newest_first() -> None:
-    assert [payload for _, payload in checkpoint.load(saved(10, 20, 30))] == [b"state 30", b"state 20"]
+@pytest.mark.parametrize("batches", [(10, 20, 30), (28, 29, 30)])
+def test_the_two_newest_are_kept_newest_first(batches: tuple[int, ...]) -> None:
+    found = [position.batch for position, _ in checkpoint.load(saved(*batches))]
+    assert found == [batches[2], batches[1]]
+
+
+def test_a_checkpoint_that_was_removed_does_not_come_back_after_a_power_loss() -> None:
+    disk = saved(10, 20, 30).crash("lost")
+    assert [position.batch for position, _ in checkpoint.load(disk)] == [30, 20]
 
 
 def test_one_that_lies_ahead_of_a_newer_save_tells_of_a_lost_history_and_goes() -> None:
     """Fault 9: newer than the log."""
     assert [payload for _, payload in checkpoint.load(saved(10, 90, 20))] == [b"state 20", b"state 10"]
+    assert [payload for _, payload in checkpoint.load(saved(10, 21, 20))] == [b"state 20", b"state 10"]
 
 
 def test_a_checkpoint_damaged_in_any_byte_is_passed_over_and_reported() -> None:

@@ -115,7 +115,7 @@ def build(seed: int, *, sealed: bool) -> tuple[SimDisk, Model]:
 
 
 def flip_trial(disk: SimDisk, model: Model, where: dict[str, list[Span]], random: Random) -> str:
-    """Flip one bit anywhere; tell what came of it, having checked that it is what must come of it."""
+    """Flip one bit anywhere; check the outcome, and return which one it was."""
     names = list(where)
     name = random.choice(names)
     last = name == names[-1]
@@ -138,7 +138,7 @@ def flip_trial(disk: SimDisk, model: Model, where: dict[str, list[Span]], random
         assert frames == [frame for frame in kept if frame[2] >> 32 > model.dropped]
         return "behind the last batch" if hit is None else "in the window"
     if "segment" in error.detail and not must_catch:
-        # The flip hit the declaration of a drop, which nothing behind it vouches for yet: refused, not guessed.
+        # The flip hit the declaration of a drop, which no later frame witnesses yet: refused, not guessed.
         assert hit is not None
         assert error.detail["segment"] <= model.dropped
         return "caught as a gap"

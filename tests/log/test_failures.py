@@ -27,7 +27,7 @@ def opened(disk: SimDisk, model: Model) -> FileLog:
 
 
 def use(disk: SimDisk, model: Model, do: Callable[[FileLog], None]) -> None:
-    """Open, do something, and let the model know what was promised, whatever becomes of it."""
+    """Open, do something, and record in the model what was acknowledged, also where a call fails."""
     log = opened(disk, model)
     try:
         do(log)
@@ -184,7 +184,7 @@ def test_power_lost_at_any_call_of_a_recovery_after_a_kill_raises_no_false_alarm
 
 @pytest.mark.parametrize("failure", ["EIO", "ENOSPC"])
 def test_a_failed_sync_is_never_tried_again_and_nothing_more_is_written(failure: Failure) -> None:
-    """Fault 13: those who wait hear that the outcome is unknown; the log refuses appends and still reads."""
+    """Fault 13: callers that wait get Indeterminate; the log refuses appends and still reads."""
     disk, model = SimDisk(1), Model()
     log = opened(disk, model)
     [first] = model.append(log, [(20, 1, b"safe")])
@@ -209,6 +209,23 @@ def test_a_failed_sync_is_never_tried_again_and_nothing_more_is_written(failure:
     assert [body for *_, body in log.replay()] == [b"safe", b"unknown"]
     log.close()
     assert not world_has(disk.crash("lost"), b"unknown")
+
+
+def test_what_was_pending_when_a_sync_failed_is_never_written() -> None:
+    """Fault 13: its batch would follow batches that may be missing on the disk."""
+    disk, model = SimDisk(1), Model()
+    log = opened(disk, model)
+    model.append(log, [(20, 1, b"unknown")])
+    log.write()
+    sync = log.begin_sync()
+    log.append([(20, 1, b"pending")])
+    disk.fail_at(disk.operations + 1, "EIO")
+    sync.run()
+    with pytest.raises(Indeterminate):
+        log.end_sync(sync)
+    disk.pwrite = forbidden  # type: ignore[method-assign, assignment]
+    with pytest.raises(Closed):
+        log.write()
 
 
 def forbidden(*_: object) -> None:
@@ -254,8 +271,8 @@ def test_a_failed_write_stops_the_log_but_not_reads_of_what_was_pending() -> Non
 
 
 def test_a_sync_that_failed_on_another_thread_is_not_hidden_by_a_roll() -> None:
-    """Fault 13: the kernel tells a failure once; what syncs the same file later neither believes itself nor publishes
-    the segment behind it, whose name would say that all before it is durable.
+    """Fault 13: the kernel reports a failure once; a later sync of the same file neither succeeds nor publishes the
+    segment after it, whose name would say that all before it is durable.
     """
     disk, model = SimDisk(4), Model()
     log = opened(disk, model)

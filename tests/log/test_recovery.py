@@ -64,7 +64,7 @@ def test_a_frame_torn_at_every_byte_length_is_cut_off_and_reported_once() -> Non
 
 
 def test_a_torn_tail_is_zeroed_to_its_end_whatever_is_written_over_it() -> None:
-    """Faults 5 and 6: a long torn tail is not left behind the few bytes that a restart writes."""
+    """Faults 5 and 6: a long torn tail is not left after the few bytes that a restart writes."""
     disk = SimDisk(1)
     log, _ = open_log(disk)
     log.append([(20, 1, b"t" * 1000)])

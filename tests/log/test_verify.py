@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
+from tenure.errors import Corrupt
 from tenure.log import Frame, checkpoint
 from tenure.log.damage.revisit import Revisit
 from tenure.log.damage.survey import Survey
 from tenure.log.damage.verify import Report, verify
+from tenure.log.frame import HEADER_BYTES
 from tenure.log.segment import HEAD_BYTES, list_heads, segment_name
 from tenure.testing.simdisk import SimDisk
 from tests.log.model import Model, open_log
@@ -130,7 +134,10 @@ def test_swapped_segments_are_put_in_order() -> None:
     disk.put(segment_name(2), three)
     disk.put(segment_name(3), two)
     entries, report = surveyed(disk)
-    assert len(report.problems) == 2
+    assert [(problem.file, problem.offset, problem.end) for problem in report.problems] == [
+        (segment_name(2), 0, HEAD_BYTES),
+        (segment_name(3), 0, HEAD_BYTES),
+    ]
     assert entries == [_entry(frame) for _, frame in model.history]
 
 
@@ -156,6 +163,60 @@ def test_segments_of_which_nothing_is_left_are_named_with_their_ranges() -> None
     assert entries == []
 
 
+def test_a_newer_format_is_refused_and_not_reported_as_damage() -> None:
+    disk, _ = chain()
+    content = disk.content(segment_name(2))
+    disk.put(segment_name(2), content[:8] + (99).to_bytes(4, "little") + content[12:])
+    with pytest.raises(Corrupt) as refused:
+        verify(disk)
+    assert refused.value.code == "format_too_new"
+
+
+def test_the_epoch_is_known_from_the_heads_where_no_frame_is_left() -> None:
+    disk, model = SimDisk(1), Model()
+    for _ in range(3):
+        log, _ = open_log(disk)
+        while len(log.segments()) < log.epoch:
+            model.append(log, [(20, 1, b"x" * 200)])
+            log.write()
+        log.close()
+    assert list_heads(disk)[-1].epoch == 3
+    for number in range(1, 4):
+        content = disk.content(segment_name(number))
+        disk.put(segment_name(number), content[:HEAD_BYTES] + b"\xff" * (len(content) - HEAD_BYTES))
+    assert verify(disk).epoch == 3
+
+
+def empty_frames_without_a_prefix() -> tuple[SimDisk, Model]:
+    """Segments that begin with a frame without a body, the first of them dropped and the head of the next damaged."""
+    disk, model = SimDisk(1), Model()
+    log, _ = open_log(disk)
+    while len(log.segments()) < 4:
+        model.append(log, [(20, len(model.history) + 1, b"")])
+        log.write()
+    log.drop(1)
+    log.close()
+    disk.flip_bit(segment_name(2), 20 * 8)
+    return disk, model
+
+
+def test_the_first_batch_of_a_segment_without_a_head_is_read_from_a_frame_without_a_body() -> None:
+    disk, model = empty_frames_without_a_prefix()
+    entries, report = surveyed(disk)
+    assert [problem.file for problem in report.problems] == [segment_name(2)]
+    assert entries == [_entry(frame) for _, frame in model.history if frame[2] >> 32 > 1]
+
+
+def test_a_first_frame_that_is_shorter_than_its_header_is_damage_like_any_other() -> None:
+    disk, model = empty_frames_without_a_prefix()
+    content = disk.content(segment_name(2))
+    short = (HEADER_BYTES - 1).to_bytes(4, "little")
+    disk.put(segment_name(2), content[:HEAD_BYTES] + short + content[HEAD_BYTES + 4 :])
+    entries, report = surveyed(disk)
+    assert [problem.offset for problem in report.problems] == [0, HEAD_BYTES]
+    assert entries == [_entry(frame) for _, frame in model.history if frame[2] >> 32 > 1][1:]
+
+
 def test_a_dropped_prefix_is_no_problem() -> None:
     disk, _ = chain()
     log, _ = open_log(disk)
@@ -165,7 +226,7 @@ def test_a_dropped_prefix_is_no_problem() -> None:
 
 
 def test_a_torn_tail_is_told_apart_from_damage() -> None:
-    """Fault 5: nobody was promised those batches."""
+    """Fault 5: those batches were never acknowledged."""
     disk = SimDisk(1)
     log, _ = open_log(disk)
     log.append([(20, 1, b"kept")])

@@ -1,8 +1,8 @@
 """What every state machine here shares: an engine on a simulated disk, its crashes, and replay after every step.
 
 A subclass keeps its naive model in ``self.model``, one object that can be copied, and runs every command inside
-``with self.step() as now``. After each step the log is folded anew, whole and from checkpoints, and must give the state
-that is live, to the byte (faults 20 and 43).
+``with self.step() as now``. After each step the log is folded again, whole and from checkpoints, and must give the
+live state, to the byte (faults 20 and 43).
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class EngineMachine(RuleBasedStateMachine):
     # Time
 
     def let_pass(self, ms: int) -> None:
-        """Time goes on, and nobody looks yet."""
+        """Let time pass without a command."""
         self.clock.advance(ms)
         self.now += ms
 
@@ -226,7 +226,7 @@ class EngineMachine(RuleBasedStateMachine):
         checkpoint.save(self.disk, position, payload)
 
     def remember_checkpoint(self) -> None:
-        """Keep a checkpoint aside: the log behind it must lead to the live state at any later time."""
+        """Keep a checkpoint: the log after it must lead to the live state at any later time."""
         self.engine.write()
         self.remembered = [*self.remembered, (self.engine.log.position(), self.engine.checkpoint())][-CHECKPOINTS_KEPT:]
 

@@ -1,6 +1,6 @@
 """A queue as one would write it in an afternoon: a dict of jobs and a loop for every question.
 
-It knows no cursor tricks, heaps, bitmaps, leases that split, or log. It is told the time, and what a claim was
+It knows no cursor tricks, heaps, bitmaps, leases that split, or log. It is given the time, and what a claim was
 answered; it says what must be so.
 """
 

@@ -111,7 +111,7 @@ class Naive:
         return [r for seq, r in sorted(self.records.items()) if seq > from_seq and r.node not in nodes]
 
     def tombstone(self, from_seq: int) -> str | None:
-        """Why a reader from there missed records, if anybody has to tell it."""
+        """Return why a reader from there missed records, or None."""
         if from_seq > self.head:
             return "recreated"
         by_cap, by_ttl = from_seq + 1 < self.cap_floor, from_seq + 1 < self.ttl_floor
@@ -154,7 +154,7 @@ class NaiveWorld:
     retired: set[str] = field(default_factory=set)
 
     def tick(self, now: int, wall: int) -> None:
-        """Nothing in a log changes by time alone: a TTL takes effect when somebody looks."""
+        """Nothing in a log changes by time alone: a TTL takes effect at the next command."""
 
     def restart(self) -> None:
         """Nothing is hidden until it is durable."""

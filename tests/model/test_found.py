@@ -1,4 +1,4 @@
-"""Commands that the machines found wanting, one short story each."""
+"""Commands that the machines found wrong once, one short test each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``invariants`` must find a state that contradicts itself, whatever part of it is wrong."""
+"""``invariants`` must find a state that contradicts itself, in every part."""
 
 from __future__ import annotations
 

@@ -585,8 +585,8 @@ class QueueMachine(EngineMachine):
         story = [
             (d.lease, d.node, d.since_ms, d.until_ms, d.end, d.reason) for d in queue.deliveries_ended.get(job.seq, [])
         ]
-        told = job.story[len(job.story) - len(story) :] if self.is_cramped else job.story
-        assert story == [row if row[4] != "dead" else (*row[:5], story[i][5]) for i, row in enumerate(told)]
+        expected = job.story[len(job.story) - len(story) :] if self.is_cramped else job.story
+        assert story == [row if row[4] != "dead" else (*row[:5], story[i][5]) for i, row in enumerate(expected)]
 
     def check_records(self, state: State, name: str, naive: NaiveQueue) -> None:
         topic = state.topics[name]

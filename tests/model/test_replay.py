@@ -1,4 +1,4 @@
-"""What the machines found once, kept as short stories: a log must fold to the live state whatever was trimmed."""
+"""Replays that the machines found wrong once: a log must fold to the live state after any trimming."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def drop_oldest(engine: Engine) -> None:
 
 
 def check_replay(engine: Engine) -> State:
-    """Fold the log anew and compare at the present time."""
+    """Fold the log again and compare at the present time."""
     now = engine.now()
     engine.write()
     invariants(engine.state)

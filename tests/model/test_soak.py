@@ -97,7 +97,7 @@ class Soak:
         self.clock.advance(self.random.choice([1, 100, 400, 1_100]))
 
     def kill(self) -> None:
-        """kill -9, sometimes with a checkpoint left behind."""
+        """Kill the process with -9, sometimes after a checkpoint."""
         if self.random.random() < 0.5:
             self.engine.sync()
             checkpoint.save(self.disk, self.engine.log.position(), self.engine.checkpoint())

@@ -1,4 +1,4 @@
-"""A command of `tenure` that runs Spark, as a process which is watched, told to end, or killed."""
+"""A command of `tenure` that runs Spark, as a process which is watched, stopped, or killed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Command:
 
 @contextmanager
 def running(*arguments: object) -> Iterator[Command]:
-    """The command; whatever is left of it is killed in the end."""
+    """Run the command; kill what is left of it in the end."""
     command = Command(*arguments)
     try:
         yield command

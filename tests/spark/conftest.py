@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tenure.spark.session.session import open_session
-from tests.buffer.support import QUICK
+from tests.kit.buffers import QUICK
 from tests.spark.crash_kill import SMALL
 from tests.spark.crash_sinks import CASES
 
@@ -47,7 +47,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def shared_spark() -> Iterator[SparkSession]:
-    """The session, stopped behind the last test."""
+    """The session, stopped after the last test."""
     session = open_session(
         "tests", master=MASTER, conf=SMALL, needs=[needs for case in CASES if (needs := case.needs()) is not None]
     )

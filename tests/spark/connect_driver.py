@@ -16,7 +16,7 @@ from tenure.spark.jobs.plan import Limits
 from tenure.spark.reader.reader import ReaderName
 from tenure.spark.reader.settings import ReaderSettings
 from tenure.spark.session.session import open_session
-from tests.buffer.support import QUICK
+from tests.kit.buffers import QUICK
 from tests.spark.folder_sink import FolderSink
 
 

@@ -1,4 +1,4 @@
-"""A driver that dies where it is told to: in its own process, or as a child that is killed.
+"""A driver that dies at a given point: in its own process, or as a child that is killed.
 
 As a program it takes one JSON object and runs `tenure.spark.ingest` into every sink that this names, side by side in
 one session, so that one kill meets all of them wherever each happens to be.
@@ -30,7 +30,7 @@ POINTS: Sequence[Point] = ("before", "inside", "after")
 
 
 class Died(BaseException):
-    """The driver is gone here: nothing behind it runs."""
+    """The driver is gone here: nothing after it runs."""
 
 
 def die() -> None:
@@ -38,7 +38,7 @@ def die() -> None:
 
 
 class Crashing:
-    """A sink that does something at one point of its first write: before it, between rows and commit, or behind it."""
+    """A sink that does something at one point of its first write: before it, between rows and commit, or after it."""
 
     def __init__(self, case: Case, place: str, point: Point, act: Callable[[], None]) -> None:
         self._inner, self._case, self._point, self._act = case.make(place), case, point, act
@@ -82,7 +82,7 @@ def acting_before(call: str | None, act: Callable[[], None]) -> Iterator[None]:
 
 
 def drive(spark: SparkSession, sink: SparkSink, told: dict[str, Any]) -> Summary:
-    """A run of the job, as a test or a child is told: buffer, group, reader, entries of a range."""
+    """The arguments of a run, for a test or a child: buffer, group, reader, entries of a range."""
     return ingest(
         spark,
         told["buffer"],
@@ -169,7 +169,7 @@ def main(told: dict[str, Any]) -> None:
 
 
 def _drive(spark: SparkSession, sink: SparkSink, job: dict[str, Any]) -> None:
-    """As `drive`; a job that fails says so at once, as whoever waits for its next range would wait for ever."""
+    """As `drive`; a job that fails reports it at once, as a waiter for its next range would wait for ever."""
     try:
         drive(spark, sink, job)
     except BaseException:
@@ -183,7 +183,7 @@ def _sink(case: Case, job: dict[str, Any]) -> SparkSink:
 
     def stop() -> None:
         print("stopping", flush=True)
-        os.kill(os.getpid(), 19)  # SIGSTOP: whoever started us lets us go on
+        os.kill(os.getpid(), 19)  # SIGSTOP: the parent process lets us go on
 
     return Crashing(case, job["place"], job["stop"], stop)
 

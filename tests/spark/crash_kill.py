@@ -21,14 +21,14 @@ SMALL = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 
 
 def job(case: Case, folder: Path, postgres: str, **more: Any) -> dict[str, Any]:
-    """What a driver is told: a table of its own, and a group of its own."""
+    """The arguments of a driver: a table of its own, and a group of its own."""
     place = folder / case.name
     place.mkdir()
     return {"case": case.name, "group": case.name, "place": case.at(place, postgres), "entries_max": RANGE, **more}
 
 
 def kill_once(spark: SparkSession, cases: Sequence[Case], folder: Path, *, postgres: str = "") -> None:
-    """The child is killed behind the first range of each; this session goes on, and each table has each entry once."""
+    """The child is killed after the first range of each; this session goes on, and each table has each entry once."""
     url, expected = produced(folder, ENTRIES, batch=BATCH, groups=[case.name for case in cases])
     jobs = [job(case, folder, postgres, buffer=url) for case in cases]
     child = Child([{**told, "entries_max": SHORT} for told in jobs], conf=SMALL)

@@ -121,7 +121,7 @@ def iceberg_table(place: str) -> str:
 
 
 def read_iceberg(spark: SparkSession, place: str) -> DataFrame:
-    iceberg(place).last_committed(spark, "any")  # tells this session of the catalog, which only a child may have met
+    iceberg(place).last_committed(spark, "any")  # configures the catalog in this session; so far only a child may have
     return spark.table(iceberg_table(place))
 
 

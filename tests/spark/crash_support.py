@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenure.buffer.blocking import Producer
 from tenure.spark.session.session import spark_version
-from tests.buffer.support import quick
+from tests.kit.buffers import quick
 from tests.spark.crash_sinks import Case
 
 if TYPE_CHECKING:

@@ -175,7 +175,7 @@ def a_merge_that_another_writer_overtook_is_done_again(spark: SparkSession) -> N
 def columns_join_a_table_unless_that_is_switched_off(spark: SparkSession) -> None:
     name = "ice.db.columns"
     spark.sql(f"CREATE TABLE {name} (_seq bigint, _index int, user string, op string) USING iceberg")
-    IcebergSink(name).write(changes(spark, (0, 0, "ann", PUT)), commit(0, 0))  # made by somebody else, not for staging
+    IcebergSink(name).write(changes(spark, (0, 0, "ann", PUT)), commit(0, 0))  # created by others
     wider = changes(spark, (1, 0, "ann", PUT)).selectExpr("*", "struct(1 AS a) AS more")
     refused(Invalid, "sink_rejected", lambda: IcebergSink(name, evolve=False).write(wider, commit(1, 1)))
     IcebergSink(name).write(wider, commit(1, 1))

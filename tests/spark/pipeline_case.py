@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tenure.spark.pipeline import read_pipeline
-from tenure.spark.pipeline.run import Run
-from tenure.spark.pipeline.running import RunOptions, run_pipeline
+from tenure.spark.pipeline.notes.run import Run
+from tenure.spark.pipeline.runner.runner import RunOptions, run_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -29,7 +29,7 @@ REASONS = (None, "busy", "<script>alert(1)</script>")
 
 
 def random_history(seed: int, *, steps: int) -> list[Exported]:
-    """What happened on a broker in memory, as an exporter would have told it."""
+    """The history of a broker in memory, as an exporter would export it."""
     return [decode_row(entry) for entry in entries_of(asyncio.run(_history(seed, steps=steps)))]
 
 
@@ -47,14 +47,14 @@ async def _history(seed: int, *, steps: int) -> list[Exported]:
         await broker.put_topic("journal", {"type": "log"})
         events = broker.events()
         for number in range(steps):
-            with suppress(TenureError):  # whatever is refused is left
+            with suppress(TenureError):  # refused commands are ignored
                 await _step(broker, clock, random)
             entries += [encode_row(row, batch=number, n=n) for n, row in enumerate(await _told(events))]
     return [decode_row(entry) for entry in entries]
 
 
 async def _told(events: Subscription) -> list[Lifecycle]:
-    """What has been told so far; the broker hands rows on in its next turn."""
+    """Return the rows so far; the broker hands rows on in its next turn."""
     await asyncio.sleep(0)
     return events.drain()
 

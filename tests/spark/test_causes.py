@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tenure.errors import Conflict, Denied, LeaseLost, Overloaded, TenureError
-from tenure.spark.jobs.causes import failure, named_causes, passing, reason_of
+from tenure.spark.jobs.causes import job_error, named_causes, reason_of, transient_error
 
 STACK = """An error occurred while calling o93.parquet.
 : org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/t/a. SQLSTATE: 58030
@@ -55,7 +55,7 @@ def test_the_reason_is_one_line_with_the_innermost_cause():
     ],
 )
 def test_a_cause_outside_of_the_rows_is_named_with_what_to_do(cause: str, kind: type[TenureError], code: str):
-    named = passing(told(cause), "batches 0 to 3 were not written")
+    named = transient_error(told(cause), "batches 0 to 3 were not written")
     assert isinstance(named, kind)
     assert named.code == code
     assert named.message.startswith("batches 0 to 3 were not written")
@@ -64,8 +64,8 @@ def test_a_cause_outside_of_the_rows_is_named_with_what_to_do(cause: str, kind: 
 
 
 def test_the_full_disk_is_told_apart_from_the_one_of_sparks_own_files():
-    assert "under the table" in str(passing(told(FULL), "x"))
-    assert "spark.local.dir" in str(passing(told(FULL, OF_SPARK), "x"))
+    assert "under the table" in str(transient_error(told(FULL), "x"))
+    assert "spark.local.dir" in str(transient_error(told(FULL, OF_SPARK), "x"))
 
 
 @pytest.mark.parametrize(
@@ -79,19 +79,19 @@ def test_the_full_disk_is_told_apart_from_the_one_of_sparks_own_files():
     ],
 )
 def test_what_does_not_pass_is_not_waited_for(error: Exception):
-    assert passing(error, "x") is None
+    assert transient_error(error, "x") is None
     with pytest.raises(type(error)), named_causes("x"):
         raise error
 
 
 def test_an_unknown_cause_is_a_conflict_that_names_it():
-    failed = failure(told("java.lang.IllegalStateException: of a function"), "batches 0 to 3 were not written")
+    failed = job_error(told("java.lang.IllegalStateException: of a function"), "batches 0 to 3 were not written")
     assert isinstance(failed, Conflict)
     assert failed.code == "spark_failed"
     assert "IllegalStateException: of a function" in failed.message
 
 
 def test_an_error_of_ours_that_a_task_raised_is_that_error_again():
-    failed = failure(told("org.apache.spark.api.python.PythonException: tenure.errors.LeaseLost: taken over"), "x")
+    failed = job_error(told("org.apache.spark.api.python.PythonException: tenure.errors.LeaseLost: taken over"), "x")
     assert isinstance(failed, LeaseLost)
     assert (failed.code, failed.message) == ("fenced", "taken over")

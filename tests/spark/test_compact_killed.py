@@ -1,4 +1,4 @@
-"""`tenure compact` as a process that is killed, before its first range is in the table and behind it."""
+"""`tenure compact` as a process that is killed, before its first range is in the table and after it."""
 
 from __future__ import annotations
 

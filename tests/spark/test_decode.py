@@ -115,7 +115,7 @@ def test_entries_are_parsed_once_and_text_is_made_of_those_that_do_not_fit_only(
 
 
 def test_compiled_code_prepares_what_is_parsed(spark: SparkSession, schema: Any) -> None:
-    """Spark interprets whatever stands inside ``from_json``, and would merge the step before into it."""
+    """Spark interprets everything inside ``from_json``, and would merge the step before into it."""
     plan = decoded(raw(spark, [b"{}"]), schema)._jdf.queryExecution().optimizedPlan().toString()
     assert re.search(r"from_json\([^\n]*, _text#\d+, ", plan)
 

@@ -1,4 +1,4 @@
-"""Typed decode of entries that nobody thought of, against another way to decode them."""
+"""Typed decode of random entries, against another decoder."""
 
 from __future__ import annotations
 

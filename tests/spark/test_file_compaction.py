@@ -23,7 +23,7 @@ from tenure.buffer.store.file import FileStore
 from tenure.errors import Corrupt, Invalid, Overloaded
 from tenure.spark.jobs import compact_table as table_compaction
 from tenure.spark.jobs.compact_table import CompactedTable, compact_table
-from tenure.spark.sinks.files.compaction import FileCompaction, chosen
+from tenure.spark.sinks.files.compaction import FileCompaction, choose_files
 from tenure.spark.sinks.files.lines import file_line
 from tenure.spark.sinks.files.log import FileLog
 from tenure.spark.sinks.files.stage import Stage
@@ -34,7 +34,7 @@ NUMBERS = itertools.count()
 
 
 class Died(BaseException):
-    """The driver is gone: nothing behind it runs."""
+    """The driver is gone: nothing after it runs."""
 
 
 class Arrow:
@@ -51,10 +51,10 @@ class Arrow:
 
 
 def write(home: Path, number: int) -> None:
-    """Commit one range of two small files in two partitions, as FileTable does behind Spark."""
+    """Commit one range of two small files in two partitions, as FileTable does after Spark's write."""
     place = Place(home)
     log, commit = FileLog(place.store(), place.spark_url), Commit("B", "files", number, number, 1)
-    stage = Stage(place, log.patient, commit)
+    stage = Stage(place, log.retrying, commit)
     for day in (0, 1):
         folder = home / stage.key / f"day={day}"
         folder.mkdir(parents=True)
@@ -113,7 +113,7 @@ def test_the_record_of_an_attempt_that_died_removes_nothing_early(tmp_path: Path
     for number in range(6):
         write(tmp_path, number)
     before = set(files(tmp_path))
-    with dying(monkeypatch, 3, behind=True), suppress(Died):  # behind its record, before its commit
+    with dying(monkeypatch, 3, behind=True), suppress(Died):  # after its record, before its commit
         compacted(tmp_path)
     (record,) = (tmp_path / "_replaced").iterdir()
     os.utime(record, (0, 0))
@@ -128,7 +128,7 @@ CALLS = ("put_new", "copy", "delete")
 
 @contextmanager
 def dying(monkeypatch: pytest.MonkeyPatch, at: int, *, behind: bool) -> Iterator[list[int]]:
-    """Let the process die at its call number ``at`` that changes the store, in front of it or behind it."""
+    """Let the process die at its call number ``at`` that changes the store, before it or after it."""
     made = [0]
 
     def wrapped(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -248,9 +248,9 @@ def test_files_are_rewritten_with_those_of_their_folder_and_size(tmp_path: Path)
 
     small = [line(f"a/{number}", 100 + number) for number in range(4)]
     others = [line("b/0", 100), line("a/big", 600), line("a/tiny", 20), line("a/whole", 5_000)]
-    assert chosen(place, [*small, *others], file_bytes=1_000, files_min=4) == [("a", tuple(small))]
-    assert chosen(place, small, file_bytes=1_000, files_min=5) == []
-    halves = [line(f"a/{number}", 300) for number in range(5)]  # half of a file is worth it, whatever their number
-    assert [len(one.lines) for one in chosen(place, halves, file_bytes=1_000, files_min=8)] == [3, 2]
+    assert choose_files(place, [*small, *others], file_bytes=1_000, files_min=4) == [("a", tuple(small))]
+    assert choose_files(place, small, file_bytes=1_000, files_min=5) == []
+    halves = [line(f"a/{number}", 300) for number in range(5)]  # half of a file is worth it, for any number of them
+    assert [len(one.lines) for one in choose_files(place, halves, file_bytes=1_000, files_min=8)] == [3, 2]
     with pytest.raises(Invalid):
         FileCompaction(place, Arrow(), file_bytes=0)

@@ -31,7 +31,7 @@ FILE_BYTES_MAX = 1 << 20
 
 
 class Died(BaseException):
-    """The driver is gone: nothing behind it runs."""
+    """The driver is gone: nothing after it runs."""
 
 
 class Table:
@@ -50,9 +50,9 @@ class Table:
         return pq.read_table(io.BytesIO(background().run(self.store.get(key, limit_bytes=FILE_BYTES_MAX))))
 
     def write(self, number: int) -> None:
-        """Commit one range of a small file, as FileTable does behind Spark."""
+        """Commit one range of a small file, as FileTable does after Spark's write."""
         log, commit = FileLog(self.store, self.place.spark_url), Commit("B", "files", number, number, 1)
-        stage = Stage(self.place, log.patient, commit)
+        stage = Stage(self.place, log.retrying, commit)
         self.put(f"{stage.key}/day=1/part-0.parquet", pa.table({"id": [number]}))
         lines = background().run(stage.publish())
         state = background().run(FileTable(self.url)._commit(log, commit, stage.attempt, lines))
@@ -92,7 +92,7 @@ def table(s3_server: str) -> Callable[[], Table]:  # noqa: F811
 
 @contextmanager
 def dying(monkeypatch: pytest.MonkeyPatch, at: int, *, behind: bool) -> Iterator[list[int]]:
-    """Let the process die at its call number ``at`` that changes the store, in front of it or behind it."""
+    """Let the process die at its call number ``at`` that changes the store, before it or after it."""
     made = [0]
 
     def wrapped(call: Callable[..., Any]) -> Callable[..., Any]:

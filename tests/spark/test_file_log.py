@@ -21,7 +21,7 @@ from tenure.spark.sinks.files.table import FileTable, files
 from tenure.spark.sinks.places import Place
 from tenure.testing.simstore import Fault, SimStore
 from tests.buffer.conftest import s3_server  # noqa: F401 - a fixture
-from tests.buffer.support import QUICK
+from tests.kit.buffers import QUICK
 
 TABLE = "file:///table"
 
@@ -39,7 +39,7 @@ def line(name: str) -> Line:
 
 
 async def committed(store: SimStore, what: Commit, *names: str, attempt: str = "a") -> None:
-    """As a table commits: behind a state that the range follows."""
+    """Commit as a table does: after a state that the range follows."""
     table = FileTable("/table")
     await table._commit(log(store), what, attempt, [line(name) for name in names])
 
@@ -159,7 +159,7 @@ async def test_a_commit_whose_answer_never_comes_is_indeterminate_and_can_be_rep
 async def test_a_driver_that_slept_while_its_number_was_used_and_deleted_adds_nothing(sim: SimStore):
     """Naive: its number is free again, so it believes that it has committed."""
     await committed(sim, commit(0, 0), "f0")
-    asleep = sim.hold(len(sim.calls) + 2)  # behind the listing and one number
+    asleep = sim.hold(len(sim.calls) + 2)  # after the listing and one number
     zombie = asyncio.ensure_future(committed(sim, commit(1, 1), "stale", attempt="zombie"))
     await asleep.reached.wait()
     for number in range(1, 40):
@@ -223,7 +223,7 @@ def test_a_log_of_spark_without_marks_can_be_read():
 
 
 def staged(place: Place, low: int, high: int, *files: str) -> Stage:
-    stage = Stage(place, FileLog(place.store(), place.spark_url).patient, commit(low, high))
+    stage = Stage(place, FileLog(place.store(), place.spark_url).retrying, commit(low, high))
     for name in files:
         path = Path(stage.spark_path.removeprefix("file://")) / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -263,7 +263,7 @@ async def test_a_table_on_s3_is_staged_committed_and_cleaned_there(s3_server: st
     for number in range(11):
         what = commit(number, number)
         table_log = FileLog(store, place.spark_url)
-        dead, stage = (Stage(place, table_log.patient, what) for _ in range(2))
+        dead, stage = (Stage(place, table_log.retrying, what) for _ in range(2))
         for one in (dead, stage):
             await store.put(f"{one.key}/day=a%3A b/part-0.parquet", b"rows")
         await dead.publish()

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 class Died(BaseException):
-    """The driver is gone: nothing behind it runs."""
+    """The driver is gone: nothing after it runs."""
 
 
 def commit(low: int, high: int, *, buffer: str = "B") -> Commit:

@@ -13,7 +13,7 @@ from tenure.spark.reader.footers import read_footers
 from tenure.spark.reader.jvm import jvm_root
 from tenure.spark.reader.settings import ReaderSettings
 from tenure.testing.simstore import SimStore
-from tests.buffer.support import quick
+from tests.kit.buffers import quick
 
 SETTINGS = ReaderSettings(buffer=quick(), tail_bytes=4_096)
 

@@ -19,7 +19,7 @@ from tenure.cli.app import app
 from tenure.errors import Overloaded
 from tenure.spark.jobs.ingest import follow, ingest
 from tenure.spark.jobs.retrying import Waiting
-from tenure.spark.pipeline.run_history import last_run
+from tenure.spark.pipeline.notes.history import last_run
 from tenure.spark.sinks.delta.small import SmallDelta
 from tenure.spark.sinks.files.table import FileTable, files
 from tenure.spark.sinks.iceberg.small import SmallIceberg

@@ -1,4 +1,4 @@
-"""From the buffer into a table by Spark: the same rows whoever reads them, once, and every fault by its name."""
+"""From the buffer into a table by Spark: the same rows by both readers, once, and every fault by its name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tenure.spark.jobs.retrying import Waiting
 from tenure.spark.reader.columns import RAW, spark_schema
 from tenure.spark.reader.reader import RangeReader, ReaderName, read_range
 from tenure.spark.reader.settings import ReaderSettings
-from tests.buffer.support import QUICK, quick
+from tests.kit.buffers import QUICK, quick
 from tests.spark.conftest import Filled
 from tests.spark.folder_sink import FolderSink
 

@@ -19,12 +19,12 @@ from tenure.buffer import stat
 from tenure.cli.app import app
 from tenure.errors import Conflict, Invalid, LeaseLost, Overloaded
 from tenure.spark.pipeline import read_pipeline
-from tenure.spark.pipeline.describe import described, plan_of
-from tenure.spark.pipeline.outputs import Outputs
-from tenure.spark.pipeline.run import Run
-from tenure.spark.pipeline.run_history import last_run
-from tenure.spark.pipeline.running import backfill_pipeline
-from tenure.spark.pipeline.stages import empty_range
+from tenure.spark.pipeline.describe import describe, plan_of
+from tenure.spark.pipeline.notes.history import last_run
+from tenure.spark.pipeline.notes.run import Run
+from tenure.spark.pipeline.rows.outputs import Outputs
+from tenure.spark.pipeline.rows.stages import empty_range
+from tenure.spark.pipeline.runner.runner import backfill_pipeline
 from tenure.spark.sinks.files.table import files
 from tests.spark.conftest import Filled
 from tests.spark.pipeline_case import FIRST, LOCAL, PIPELINE, SCHEMA, SECOND, order, ran, rows, set_up, written
@@ -89,7 +89,7 @@ def test_seven_days_hold_under_three_pipelines_with_other_wishes(
         ["retention"],
     )
     last = read_pipeline(home / "pipeline.toml")
-    assert "which keeps batches for at least 1h" in described(last)[0]
+    assert "which keeps batches for at least 1h" in describe(last)[0]
     backfill_pipeline(last, LOCAL, into="again", first=0, last=1, spark=spark)
     assert len(rows(spark, home / "again", "_seq")) == 2
 
@@ -230,9 +230,9 @@ def test_without_side_tables_rows_are_counted_on_their_way(
 
 def test_a_plan_can_be_seen_without_reading_anything(spark: SparkSession, home: Path, filled: Filled) -> None:
     pipeline = read_pipeline(written(home, filled(FIRST)))
-    plan = plan_of(Outputs(pipeline).planned(empty_range(spark)))
+    plan = plan_of(Outputs(pipeline).plan(empty_range(spark)))
     assert "Physical Plan" in plan
-    assert described(pipeline)[-2].startswith("append to parquet tables/orders, partitioned by day")
+    assert describe(pipeline)[-2].startswith("append to parquet tables/orders, partitioned by day")
 
 
 def test_explain_is_words_and_columns_and_the_plan_comes_when_asked_for(
@@ -245,7 +245,7 @@ def test_explain_is_words_and_columns_and_the_plan_comes_when_asked_for(
         def stop(self) -> None:
             """The session is everybody's."""
 
-    monkeypatch.setattr("tenure.spark.pipeline.running.opened", lambda *_: Borrowed())
+    monkeypatch.setattr("tenure.spark.pipeline.runner.runner.open_for", lambda *_: Borrowed())
     command = ["pipeline", "explain", str(written(home, filled(FIRST)))]
     short = CliRunner().invoke(app, command, env={"COLUMNS": "200"}).stdout
     assert "1. read " in short

@@ -9,7 +9,7 @@ import pytest
 
 from tenure.errors import Invalid
 from tenure.spark.pipeline import read_pipeline, validate_pipeline
-from tenure.spark.pipeline.describe import described
+from tenure.spark.pipeline.describe import describe
 
 SOUND = """\
 [pipeline]
@@ -77,7 +77,7 @@ def test_a_sound_file_is_read_whole(home: Path) -> None:
     assert pipeline.buffer_url == (home / "buffer").as_uri()
     assert [one.name for one in pipeline.expect] == ["has-id"]
     assert pipeline.schedule.run == "once"
-    assert described(pipeline)[2] == "step 1: SELECT *, date(at) AS day FROM input"
+    assert describe(pipeline)[2] == "step 1: SELECT *, date(at) AS day FROM input"
 
 
 def test_all_mistakes_are_told_at_once_each_with_its_line(home: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_secret_is_named_and_not_written(home: Path, monkeypatch: pytest.Monke
     ]
     monkeypatch.setenv("ORDERS_DB", "postgresql://me:word@host/db")
     (home / "pipeline.toml").write_text(f'{text}[sink]\n{sink}url_env = "ORDERS_DB"\n')
-    assert "word" not in " ".join(described(read_pipeline(home / "pipeline.toml")))
+    assert "word" not in " ".join(describe(read_pipeline(home / "pipeline.toml")))
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_secret_is_named_and_not_written(home: Path, monkeypatch: pytest.Monke
 def test_validate_says_what_to_install_where_the_sink_has_no_connector_for_this_spark(
     home: Path, monkeypatch: pytest.MonkeyPatch, sink: str, spark: tuple[int, int], advice: str
 ):
-    monkeypatch.setattr("tenure.spark.pipeline.tables.spark_version", lambda: spark)
+    monkeypatch.setattr("tenure.spark.pipeline.file.sink.spark_version", lambda: spark)
     file = home / "pipeline.toml"
     file.write_text(SOUND.partition("[sink]")[0] + f"[sink]\n{sink}\n")
     assert read_pipeline(file).name == "orders"  # status and a run elsewhere go on
@@ -213,7 +213,7 @@ def test_validate_asks_for_no_connector_where_there_is_no_spark(home: Path, monk
     def none_there() -> tuple[int, int]:
         raise Invalid("pyspark is not installed", code="no_spark")
 
-    monkeypatch.setattr("tenure.spark.pipeline.tables.spark_version", none_there)
+    monkeypatch.setattr("tenure.spark.pipeline.file.sink.spark_version", none_there)
     file = home / "pipeline.toml"
     file.write_text(SOUND.partition("[sink]")[0] + '[sink]\nkind = "delta"\npath = "tables/orders"\n')
     assert validate_pipeline(file).name == "orders"
@@ -225,4 +225,15 @@ def test_validate_names_the_extra_of_postgres_where_its_driver_is_missing(home: 
     sink = '[sink]\nkind = "postgres"\nurl = "postgresql://host/shop?user=ada"\ntable = "orders"\n'
     file.write_text(SOUND.partition("[sink]")[0] + sink)
     with pytest.raises(Invalid, match=r"psycopg is not installed: pip install 'tenure\[postgres\]'"):
+        validate_pipeline(file)
+
+
+def test_validate_names_the_extra_of_a_package_that_a_sink_imports_and_does_not_find(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delitem(sys.modules, "tenure.buffer.store.cloud", raising=False)
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    file = home / "pipeline.toml"
+    file.write_text(SOUND.partition("[sink]")[0] + '[sink]\nkind = "parquet"\npath = "s3://lake/orders"\n')
+    with pytest.raises(Invalid, match=r"needs obstore, which is not installed: pip install 'tenure\[buffer\]'"):
         validate_pipeline(file)

@@ -1,4 +1,4 @@
-"""`tenure pipeline run` as a process that is told to end, or is killed: it ends well, and each row is there once."""
+"""`tenure pipeline run` as a process that is stopped, or killed: it ends well, and each row is there once."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from tenure.buffer.inspect import buffer_id
 from tenure.buffer.loop import background
-from tenure.spark.pipeline.run import Run
-from tenure.spark.pipeline.run_history import last_run
+from tenure.spark.pipeline.notes.history import last_run
+from tenure.spark.pipeline.notes.run import Run
 from tenure.spark.sinks.files.table import FileTable
 from tests.spark.command import running
 from tests.spark.conftest import Filled

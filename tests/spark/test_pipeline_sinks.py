@@ -16,9 +16,9 @@ import pytest
 from tenure.buffer import Lag
 from tenure.client.client import Client
 from tenure.spark.pipeline import read_pipeline
-from tenure.spark.pipeline.running import backfill_pipeline
-from tenure.spark.pipeline.topics import topic_lag
-from tests.http.serving import serving
+from tenure.spark.pipeline.runner.runner import backfill_pipeline
+from tenure.spark.pipeline.runner.topics import topic_lag
+from tests.kit.server import serving
 from tests.spark.conftest import Filled
 from tests.spark.crash_sinks import read_postgres
 from tests.spark.pg import running_postgres

@@ -1,4 +1,4 @@
-"""Ranges of a group: cut once, whoever cuts; no Spark is needed to say so."""
+"""Ranges of a group: cut once, the same for every driver. Needs no Spark."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tenure.buffer.manifest.format import FORMAT, Cut, encode
 from tenure.buffer.manifest.keys import plan_key
 from tenure.buffer.manifest.range_plans import RangePlans
 from tenure.errors import Conflict, Corrupt, Invalid, LeaseLost, NotFound
-from tenure.spark.jobs.plan import Limits, Plan, balanced
+from tenure.spark.jobs.plan import Limits, Plan, balance
 from tenure.testing.simstore import Call, Fault, SimStore
-from tests.buffer.support import QUICK, produced, quick
+from tests.kit.buffers import QUICK, produced, quick
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_a_create_whose_answer_is_lost_is_found_out_about(store: SimStore, fault
 
 
 def test_a_cut_that_goes_between_two_looks_is_made_again(store: SimStore):
-    """Its range was acknowledged by another driver, so nobody reads the other's end from it any more."""
+    """Its range was acknowledged by another driver, so no driver reads the other's end from it any more."""
     cuts = RangePlans(store, "buffer", group="default", settings=QUICK)
     asyncio.run(cuts.agree(0, 3))
     looks = []
@@ -268,7 +268,7 @@ def test_an_empty_prefix_is_no_buffer():
 
 
 def test_a_batch_that_was_given_up_is_left_out_of_the_range_it_is_in(store: SimStore):
-    """The range was cut before anybody knew that the batch is bad, so it cannot be made shorter."""
+    """The range was cut before the batch was known to be bad, so it cannot be made shorter."""
     opened(store, limits=Limits(batches_max=4)).next()
     asyncio.run(quarantine(store, 2, reason="lost", settings=QUICK))
     asyncio.run(quarantine(store, 3, reason="lost, too", settings=QUICK))
@@ -392,13 +392,13 @@ def test_nothing_is_acknowledged_that_was_not_planned(store: SimStore):
     ids=["none", "one", "each", "even", "large first", "large last", "as many", "as many, large last", "no bytes"],
 )
 def test_shares_are_consecutive_and_about_equal(sizes: list[int], parts: int, shares: list[list[int]]):
-    assert [[each.seq for each in share] for share in balanced(described(sizes), parts)] == shares
+    assert [[each.seq for each in share] for share in balance(described(sizes), parts)] == shares
 
 
 def test_no_share_is_far_above_its_part():
     sizes = [1 + (number * 7919) % 97 for number in range(500)]
     for parts in (1, 2, 3, 8, 16):
-        found = balanced(described(sizes), parts)
+        found = balance(described(sizes), parts)
         assert [each.seq for share in found for each in share] == list(range(500))
         assert len(found) == parts
         assert max(sum(each.bytes for each in share) for share in found) <= sum(sizes) / parts + 97
@@ -406,7 +406,7 @@ def test_no_share_is_far_above_its_part():
 
 def test_no_parts_are_no_plan():
     with pytest.raises(Invalid, match="parts must be at least 1, not 0"):
-        balanced(described([1]), 0)
+        balance(described([1]), 0)
 
 
 # A range that is too large for its table
@@ -416,14 +416,14 @@ def test_who_takes_over_between_two_halves_plans_the_same_second_half(store: Sim
     with opened(store) as plan:
         planned = plan.next()
         assert planned is not None
-        half = plan.halved(planned)
+        half = plan.halve(planned)
         assert (half.low, half.high, [each.seq for each in half.descriptors]) == (0, 2, [0, 1, 2])
     asyncio.run(produced(store, [b"more"]))
     with opened(store) as other:  # nothing was written yet: the whole again, with the same halves
         again = other.next()
         assert again is not None
         assert (again.low, again.high) == (0, 5)
-        assert other.halved(again) == half
+        assert other.halve(again) == half
     with opened(store, last_committed=2) as successor:
         second = successor.next()
         assert second is not None
@@ -435,7 +435,7 @@ def test_halves_are_acknowledged_one_by_one_and_leave_no_plan(store: SimStore):
         seen = []
         while (planned := plan.next()) is not None:
             while planned.entries > 2:  # more than one batch
-                planned = plan.halved(planned)
+                planned = plan.halve(planned)
             seen.append((planned.low, planned.high))
             plan.ack_through(planned.high)
         assert seen == [(number, number) for number in range(6)]

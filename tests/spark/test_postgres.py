@@ -1,4 +1,4 @@
-"""A table of a real PostgreSQL takes every range once, with every type, and tells what it cannot take."""
+"""A table of a real PostgreSQL takes every range once, with every type, and names what it cannot take."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_what_cannot_be_stored_is_told_and_nothing_is_there(spark: SparkSession,
 
 
 def test_rows_that_a_task_wrote_twice_are_taken_once(spark: SparkSession, url: str, monkeypatch: pytest.MonkeyPatch):
-    """Each attempt of a task is a transaction of its own; one that was repeated behind its commit has left two."""
+    """Each attempt of a task is a transaction of its own; one that was repeated after its commit has left two."""
     sink, fill = PostgresSink(url, "twice"), PostgresSink._fill
 
     def twice(self: PostgresSink, *args: Any) -> None:
@@ -190,7 +190,7 @@ def test_a_crash_of_the_server_between_fill_and_commit_loses_no_range(
 def test_a_staging_table_that_a_failover_lost_is_given_up(
     spark: SparkSession, url: str, monkeypatch: pytest.MonkeyPatch
 ):
-    """A standby that had not heard of the table: Spark, which finds none, makes one without a sentinel."""
+    """A standby without the table: Spark, which finds none, makes one without a sentinel."""
     sink, fill = PostgresSink(url, "failed_over"), PostgresSink._fill
 
     def without_table(self: PostgresSink, frame: DataFrame, columns: Any, staging: Any) -> None:

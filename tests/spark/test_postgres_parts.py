@@ -13,7 +13,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from tenure.errors import Denied, Invalid, Overloaded
 from tenure.spark.sinks.postgres.columns import Column, Taken, columns_of, taken_by
 from tenure.spark.sinks.postgres.dsn import Address
-from tenure.spark.sinks.postgres.sink import PostgresSink, from_a_task, translated
+from tenure.spark.sinks.postgres.sink import PostgresSink, translate, translate_task
 
 SECRET = "s3cr@t/:x"
 URL = "postgresql://someone:s3cr%40t%2F%3Ax@db.example:5433/orders?sslmode=require"
@@ -36,14 +36,14 @@ def test_a_password_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatc
     address = Address("host=::1 user=u dbname=d")
     assert address.jdbc()["password"] == "from outside"
     assert address.jdbc()["url"] == "jdbc:postgresql://[::1]:5432/d"
-    assert address.scrubbed("it is from outside") == "it is ***"
+    assert address.scrub("it is from outside") == "it is ***"
 
 
 def test_a_password_is_never_shown():
     sink = PostgresSink(URL, "shop.orders")
     for text in (repr(sink), str(sink), repr(sink.__dict__), str(Address(URL))):
         assert "s3cr" not in text
-    error = translated(psycopg.OperationalError(f"cannot use {SECRET}"), Address(URL))
+    error = translate(psycopg.OperationalError(f"cannot use {SECRET}"), Address(URL))
     assert SECRET not in str(error)
     assert "db.example" in str(error)
     assert repr(pickle.loads(pickle.dumps(sink))) == repr(sink)
@@ -124,10 +124,10 @@ def test_two_columns_that_differ_in_case_alone_are_named_where_the_rows_have_a_t
 
 def test_errors_say_what_to_do():
     address = Address(URL)
-    assert isinstance(translated(psycopg.errors.InsufficientPrivilege("x"), address), Denied)
-    assert isinstance(translated(psycopg.errors.NotNullViolation("x"), address), Invalid)
-    assert isinstance(translated(psycopg.errors.LockNotAvailable("x"), address), Overloaded)
-    assert isinstance(translated(psycopg.OperationalError("connection refused"), address), Overloaded)
+    assert isinstance(translate(psycopg.errors.InsufficientPrivilege("x"), address), Denied)
+    assert isinstance(translate(psycopg.errors.NotNullViolation("x"), address), Invalid)
+    assert isinstance(translate(psycopg.errors.LockNotAvailable("x"), address), Overloaded)
+    assert isinstance(translate(psycopg.OperationalError("connection refused"), address), Overloaded)
 
 
 @pytest.mark.parametrize(
@@ -142,5 +142,5 @@ def test_errors_say_what_to_do():
     ],
 )
 def test_what_the_database_told_a_task_is_told_on(text: str, kind: type[Exception] | None):
-    error = from_a_task(RuntimeError(text), Address(URL))
+    error = translate_task(RuntimeError(text), Address(URL))
     assert error is None if kind is None else isinstance(error, kind)

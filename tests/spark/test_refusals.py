@@ -1,4 +1,4 @@
-"""What is told of a write that a connector refused."""
+"""The error for a write that a connector refused."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from tenure.cli.spark import report as report_command
 from tenure.cli.spark import spark as spark_command
 from tenure.cli.spark.options import moment_ms
 from tenure.errors import Invalid
-from tests.buffer.support import QUICK
+from tests.kit.buffers import QUICK
 
 APP = typer.Typer()
 APP.command()(report_command.report)
@@ -46,7 +46,7 @@ def events(tmp_path: Path) -> Path:
 
 
 def no_spark(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks for a session hears this instead."""
+    """Raise this for every request of a session."""
 
     @contextmanager
     def session(*_arguments: object, **_options: object) -> Iterator[None]:

@@ -8,12 +8,12 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 
-from tenure.spark.report import plot
 from tenure.spark.report.buckets import DELIVERIES, DURATIONS_MS, POINTS_MAX, deliveries_label, step_ms_for
-from tenure.spark.report.findings import findings
 from tenure.spark.report.model import DeadLetters, Figures, Gap, Latency, Point, Poison, QueueRow, Returns, Worker
-from tenure.spark.report.page import page
-from tenure.spark.report.units import amount, duration, share, shortened
+from tenure.spark.report.page import plot
+from tenure.spark.report.page.findings import findings
+from tenure.spark.report.page.page import page
+from tenure.spark.report.page.units import amount, duration, share, shorten
 
 HOSTILE = "</style><script>alert('x')</script><img src=x onerror=alert(1)>\"'&\u202e\x1b[31m"
 T = 1_700_000_000_000
@@ -137,7 +137,7 @@ class Tags(HTMLParser):
 
 
 def test_hostile_names_and_reasons_stay_text_on_the_page() -> None:
-    """Fault 50: whoever may produce, or give a job back, writes what an operator later opens in a browser."""
+    """Fault 50: a producer, or a worker that gives a job back, writes what an operator later opens in a browser."""
     text = page(hostile())
     tags = Tags(text)
     assert not tags.open
@@ -206,7 +206,7 @@ def test_numbers_are_short_and_have_their_units() -> None:
     assert [amount(number) for number in (0, 9_999, 12_345, 4_100_000)] == ["0", "9,999", "12.3 k", "4.1 M"]
     assert [duration(ms) for ms in (7, 1_400, 60_000, 9_000_000, None)] == ["7 ms", "1.4 s", "1 min", "2.5 h", "–"]
     assert [share(part, 100_000) for part in (0, 1, 9_500, 99_999)] == ["0 %", "< 0.1 %", "9.5 %", "> 99.9 %"]
-    assert shortened("a" * 99, 10) == "aaaaaaaaa…"
+    assert shorten("a" * 99, 10) == "aaaaaaaaa…"
 
 
 def test_plots_of_nothing_and_of_one_point_are_drawn() -> None:

@@ -12,8 +12,8 @@ import pytest
 from tenure.errors import Invalid
 from tenure.spark.session import session
 from tenure.spark.session.java import Java, find_java, launcher
-from tenure.spark.session.jvm_start import explained
-from tenure.spark.session.scripts import kept_script
+from tenure.spark.session.jvm_start import explain
+from tenure.spark.session.scripts import store_script
 from tenure.spark.session.session import interpreter, open_session
 from tenure.spark.sinks.protocol import Needs
 
@@ -33,7 +33,7 @@ assert java.find_java().from_wheel
 
 
 def java_in(home: Path, version: str) -> Path:
-    """A Java that only tells its version."""
+    """A Java that only prints its version."""
     binary = home / "bin" / "java"
     binary.parent.mkdir(parents=True)
     binary.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
@@ -117,16 +117,16 @@ def test_a_cache_that_cannot_hold_a_script_is_passed_over(tmp_path: Path, monkey
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert kept_script("bin/one", "#!/bin/sh\n").parents[1] == tmp_path / f"tenure-{os.getuid()}"
+    assert store_script("bin/one", "#!/bin/sh\n").parents[1] == tmp_path / f"tenure-{os.getuid()}"
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
     with pytest.raises(Invalid, match="set XDG_CACHE_HOME"):
-        kept_script("bin/one", "#!/bin/sh\n")
+        store_script("bin/one", "#!/bin/sh\n")
 
 
 def test_packages_and_extensions_are_joined_and_the_user_wins_elsewhere() -> None:
     needs = [Needs(("a:a:1",), {"spark.sql.extensions": "A", "spark.x": "sink"}), Needs(("b:b:1", "a:a:1"))]
     conf = {"spark.jars.packages": "c:c:1", "spark.sql.extensions": "B, A", "spark.x": "user"}
-    assert session._merged({"spark.y": "default"}, conf, needs) == {
+    assert session._merge({"spark.y": "default"}, conf, needs) == {
         "spark.y": "default",
         "spark.x": "user",
         "spark.jars.packages": "a:a:1,b:b:1,c:c:1",
@@ -154,7 +154,7 @@ def test_what_ivy_says_of_a_jar_that_is_nowhere_becomes_one_line(tmp_path: Path)
         ":: resolving dependencies\n\t\t:: no.such#thing;1.0: not found\n"
         'Exception in thread "main" java.lang.RuntimeException: [unresolved dependency: no.such#thing;1.0: not found]\n'
     )
-    error = explained(RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited"), where="local[2]", log=log)
+    error = explain(RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited"), where="local[2]", log=log)
     assert error.message.startswith("Spark did not start on local[2]: the jar no.such:thing:1.0 is in no repository")
     assert "\n" not in error.message
 

@@ -1,4 +1,4 @@
-"""Every sink holds every entry once, wherever a driver dies: before its write, inside it, behind it, or anywhere.
+"""Every sink holds every entry once, wherever a driver dies: before its write, inside it, after it, or anywhere.
 
 20,000 entries, two sessions: this module's, and that of one child which writes to all the sinks side by side and is
 killed. Delta at every point of a write takes long and is left to the full suite, as is `test_sinks_crash_full`.

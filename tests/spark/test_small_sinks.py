@@ -17,7 +17,7 @@ from tenure.spark.jobs.backfill import backfill
 from tenure.spark.jobs.ingest import ingest
 from tenure.spark.sinks.delta.small import SmallDelta
 from tenure.spark.sinks.iceberg.small import SmallIceberg
-from tenure.spark.sinks.to_driver import collected
+from tenure.spark.sinks.to_driver import to_driver
 from tests.spark.conftest import Filled
 
 if TYPE_CHECKING:
@@ -128,9 +128,9 @@ def test_a_driver_that_lost_the_race_stores_nothing(
     def overtaken(frame: DataFrame, **bounds: int) -> pa.Table:
         monkeypatch.undo()
         make(tmp_path).write(rows(spark, 1, 1), commit(1, 1))
-        return collected(frame, **bounds)
+        return to_driver(frame, **bounds)
 
-    monkeypatch.setattr(f"{module}.collected", overtaken)
+    monkeypatch.setattr(f"{module}.to_driver", overtaken)
     make(tmp_path).write(rows(spark, 1, 1), commit(1, 1))
     assert sorted(read(tmp_path)["id"].to_pylist()) == list(range(20))
 

@@ -37,7 +37,7 @@ Started = Callable[..., "StreamingQuery"]
 
 @pytest.fixture
 def started(spark: SparkSession, tmp_path: Path) -> Iterator[Started]:
-    """Starts queries into ``tmp_path / table``, each with its checkpoint, and stops them behind the test."""
+    """Start queries into ``tmp_path / table``, each with its checkpoint, and stop them after the test."""
     register(spark)
     queries: list[StreamingQuery] = []
 
@@ -92,7 +92,7 @@ def test_an_idle_queue_still_acknowledges_its_last_batch(
 ):
     url = filled(*BATCHES[:3])
     query = started(url, maxEntriesPerTrigger=20)
-    assert acknowledged(url, 3, query)  # nothing came behind them
+    assert acknowledged(url, 3, query)  # nothing came after them
     assert entries(spark, tmp_path / "table") == flat(BATCHES[:3])
     filled(*BATCHES[3:], url=url)
     assert acknowledged(url, 6, query)
@@ -181,7 +181,7 @@ def test_a_bad_option_is_named_and_a_frame_that_is_only_loaded_moves_nothing(spa
 
 
 class Table:
-    """A sink that keeps what it is handed, and dies when it is told to."""
+    """A sink that keeps what it is given, and dies on request."""
 
     name = "table"
     schema_version = 1

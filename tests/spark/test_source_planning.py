@@ -1,4 +1,4 @@
-"""What the streaming source tells Spark, call by call, without a session."""
+"""The streaming source's answers to Spark, call by call, without a session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tenure.buffer.collecting.quarantine import quarantine
 from tenure.buffer.manifest.groups import drop_group
 from tenure.errors import Conflict, Corrupt, Invalid, LeaseLost, NotFound
 from tenure.spark.stream.source import BufferSource, BufferStreamReader
-from tests.buffer.support import quick
+from tests.kit.buffers import quick
 from tests.spark.conftest import Filled
 
 BATCHES = [[b"%d-%d" % (batch, entry) for entry in range(10)] for batch in range(6)]
@@ -27,7 +27,7 @@ BATCHES = [[b"%d-%d" % (batch, entry) for entry in range(10)] for batch in range
 
 @pytest.fixture
 def readers() -> Iterator[list[BufferStreamReader]]:
-    """Those that a test made, stopped behind it."""
+    """The sources that a test made, stopped after it."""
     made: list[BufferStreamReader] = []
     yield made
     for reader in made:
@@ -165,7 +165,7 @@ def test_a_query_starts_where_it_is_told(filled: Filled, opened: Any):
     middle = opened(url, group="b", startingSequence="4")
     start = middle.initialOffset()
     assert entries_of(middle, start, step(middle, start)) == BATCHES[4] + BATCHES[5]
-    assert frontier(url, "b") == 4  # what is before the start is nobody's any more
+    assert frontier(url, "b") == 4  # no group needs what is before the start
     assert opened(url, group="b").initialOffset()["seq"] == 4
     with pytest.raises(Conflict, match="group b stands at 4"):
         opened(url, group="b", startingSequence="2").initialOffset()

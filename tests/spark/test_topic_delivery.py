@@ -19,12 +19,12 @@ import pytest
 
 from tenure.client.client import Client
 from tenure.errors import Conflict, Corrupt, NotFound
-from tenure.spark.topic.delivery import RESUME_MS_MAX, deliver, resume
-from tenure.spark.topic.record import Batch, StagedFile, make_record
-from tenure.spark.topic.staging import Staging
-from tests.client.proxy import proxy_to
+from tenure.spark.topic.staging.delivery import RESUME_MS_MAX, deliver, resume
+from tenure.spark.topic.staging.directory import Staging
+from tenure.spark.topic.staging.record import Batch, StagedFile, make_record
 from tests.client.test_producer_restart import free_port
-from tests.http.serving import Running, environment, serving
+from tests.kit.http_proxy import proxy_to
+from tests.kit.server import Running, environment, serving
 from tests.spark import topic_driver
 from tests.spark.topic_driver import WRITER, numbers_in, staged
 
@@ -179,7 +179,7 @@ def test_two_drivers_at_once_append_one_batch(server: Running, client: Client, t
 
 
 def test_a_stale_driver_that_wakes_up_late_finds_its_batch_done(client: Client, topic: str, url: str):
-    """Its choice succeeds, because the record of the finished batch is gone; what is done tells it."""
+    """Its choice succeeds, because the record of the finished batch is gone; ``done`` shows it."""
     staging, old = Staging(url), staged(url, ROWS, seed=1)
     for number in range(3):
         deliver(staging, client, Batch(WRITER, number, topic), staged(url, 10, seed=2, first=number * 10))

@@ -11,19 +11,19 @@ import pytest
 
 from tenure.client.plan.encode import RecordText
 from tenure.errors import Corrupt, Invalid
-from tenure.spark.topic.chunks import chunked, decode_chunk, encode_chunk, staged_files
-from tenure.spark.topic.record import (
+from tenure.spark.topic.rows import check_columns, record_texts
+from tenure.spark.topic.staging.chunks import decode_chunk, encode_chunk, split_chunks, write_chunks
+from tenure.spark.topic.staging.record import (
     Batch,
     Chunk,
     StagedFile,
     client_seq,
     dump_record,
-    identity,
     load_record,
     make_record,
-    position,
+    parse_client_seq,
+    writer_id,
 )
-from tenure.spark.topic.rows import check_columns, record_texts
 
 
 def texts(**columns: Any) -> list[Any]:
@@ -104,7 +104,7 @@ def test_a_queue_takes_delays():
 
 def test_chunks_keep_to_rows_and_bytes_and_a_long_record_goes_alone():
     records = [RecordText(b"x" * size) for size in (3, 3, 3, 3, 50, 3, 3)]
-    found = [[len(text) for text in chunk] for chunk in chunked(records, rows_max=3, bytes_max=10)]
+    found = [[len(text) for text in chunk] for chunk in split_chunks(records, rows_max=3, bytes_max=10)]
     assert found == [[3, 3, 3], [3], [50], [3, 3]]
 
 
@@ -116,7 +116,7 @@ def test_every_chunk_of_a_file_can_be_read_alone():
         return f"f{len(stored) - 1}"
 
     chunks = [[RecordText(b"%d-%d" % (n, m)) for m in range(100)] for n in range(10)]
-    files = list(staged_files(chunks, put, file_bytes=2_000))
+    files = list(write_chunks(chunks, put, file_bytes=2_000))
     assert len(files) > 1
     read = [
         decode_chunk(stored[file.key][chunk.offset : chunk.offset + chunk.bytes], chunk, file.key)
@@ -137,7 +137,7 @@ def test_a_damaged_chunk_is_refused():
 def test_numbers_rise_over_chunks_and_batches():
     numbers = [client_seq(Batch("w", batch, "t"), chunk) for batch in (0, 1, 7) for chunk in (0, 1, (1 << 24) - 1)]
     assert numbers == sorted(set(numbers))
-    assert [position(number) for number in numbers][-2:] == [(7, 1), (7, (1 << 24) - 1)]
+    assert [parse_client_seq(number) for number in numbers][-2:] == [(7, 1), (7, (1 << 24) - 1)]
     assert client_seq(Batch("w", (1 << 39) - 1, "t"), (1 << 24) - 1) < 1 << 63
     with pytest.raises(Invalid):
         make_record(Batch("w", 1 << 39, "t"), [])
@@ -165,5 +165,5 @@ def test_a_record_of_a_newer_format_is_refused():
 
 
 def test_identities_differ_where_their_parts_do():
-    assert identity("a", "bc") == identity("a", "bc")
-    assert len({identity("a", "bc"), identity("ab", "c"), identity("a", "bd")}) == 3
+    assert writer_id("a", "bc") == writer_id("a", "bc")
+    assert len({writer_id("a", "bc"), writer_id("ab", "c"), writer_id("a", "bd")}) == 3

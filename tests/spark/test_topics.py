@@ -14,7 +14,7 @@ from tenure.client.client import Client
 from tenure.errors import Conflict, Invalid, Overloaded
 from tenure.spark.stream.formats import register
 from tenure.spark.topic.sink import TopicSink
-from tests.http.serving import Running, serving
+from tests.kit.server import Running, serving
 from tests.spark.topic_driver import numbers_in
 
 if TYPE_CHECKING:

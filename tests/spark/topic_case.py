@@ -12,14 +12,14 @@ import msgspec
 
 from tenure.client.client import Client
 from tenure.spark.topic.sink import TopicSink
-from tests.http.serving import serving
+from tests.kit.server import serving
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["COMMITS", "topic_at", "topic_read", "topic_sink"]
 
-COMMITS = "tenure.spark.topic.staging:Staging.finish"
+COMMITS = "tenure.spark.topic.staging.directory:Staging.finish"
 _TOPIC = "rows"
 _servers = ExitStack()
 atexit.register(_servers.close)

@@ -1,4 +1,4 @@
-"""A driver that writes one batch to a topic and dies where it is told: ``python topic_driver.py <json>``.
+"""A driver that writes one batch to a topic and dies at a given point: ``python topic_driver.py <json>``.
 
 Its rows are the numbers below ``rows``, in an order that ``seed`` decides.
 """
@@ -17,11 +17,11 @@ import msgspec
 import pyarrow as pa
 
 from tenure.client.client import Client
-from tenure.spark.topic.delivery import deliver
 from tenure.spark.topic.options import open_client, write_options
-from tenure.spark.topic.record import Batch, StagedFile
-from tenure.spark.topic.stage import stage
-from tenure.spark.topic.staging import Staging
+from tenure.spark.topic.staging.delivery import deliver
+from tenure.spark.topic.staging.directory import Staging
+from tenure.spark.topic.staging.record import Batch, StagedFile
+from tenure.spark.topic.staging.task import stage
 
 __all__ = ["WRITER", "numbers_in", "staged"]
 

@@ -8,12 +8,11 @@ import pytest
 
 from tenure import Settings
 from tenure.errors import Invalid
-from tenure.testing import ManualClock, memory_broker
-from tenure.testing import server as memory
+from tenure.testing import ManualClock, memory_broker, server
 
 
 def test_the_example_in_the_docstring_runs():
-    assert doctest.testmod(memory) == (0, 4)
+    assert doctest.testmod(server) == (0, 4)
 
 
 async def test_time_stands_still_without_a_clock():

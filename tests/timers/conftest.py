@@ -14,7 +14,7 @@ from redis.asyncio.cluster import ClusterNode
 
 from tenure.testing.fake_timers import FakeTimers
 from tenure.timers import Timers, TimersSettings
-from tests.timers import servers
+from tests.kit import redis_servers as servers
 
 SETTINGS = TimersSettings(batch_max=100, timers_max=5_000, payload_bytes_max=100_000, batch_bytes_max=200_000)
 

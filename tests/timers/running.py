@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from tests.timers.servers import until
+from tests.kit.redis_servers import until
 
 ROOT = Path(__file__).parents[2]
 

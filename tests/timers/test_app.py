@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from tenure import AckPolicy, App, Conflict, Context, Fixed, Invalid, Middleware, Nack, Overloaded, Reject
 from tenure.testing import AppTester, ManualClock
 from tenure.timers import Held, Timers
-from tenure.timers.calling import SCRIPTS, Keys
+from tenure.timers.scripts import SCRIPTS, Keys
 from tenure.worker.middleware import CallNext, Put, PutNext
 from tenure.worker.observing.telemetry import Telemetry
 from tenure.worker.runtime.worker import Worker

@@ -12,10 +12,10 @@ from redis.asyncio import Redis
 
 from tenure import Client
 from tenure.timers import Timers
-from tests.acceptance.http.serving import Serving
+from tests.kit.redis_servers import Server, server, until
+from tests.kit.restartable_server import Serving
 from tests.timers.reminders import Note
 from tests.timers.running import Journal, running
-from tests.timers.servers import Server, server, until
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from redis.crc import key_slot
 
 from tenure.errors import Overloaded, TenureError
 from tenure.timers import NewTimer, Timers, TimersSettings
-from tests.timers import servers
-from tests.timers.servers import Server
+from tests.kit import redis_servers as servers
+from tests.kit.redis_servers import Server
 
 PATIENT = TimersSettings(attempts_max=1_000, retry_for_ms=30_000, backoff_max_ms=100, connect_ms=2_000)
 QUICK = TimersSettings(attempts_max=2, retry_for_ms=200, connect_ms=2_000)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tenure.errors import Invalid
-from tenure.faststream.envelope import packed, unpacked
+from tenure.faststream.envelope import pack, unpack
 from tenure.faststream.message import TimerMessage, parse_timer
 
 
@@ -23,26 +23,26 @@ from tenure.faststream.message import TimerMessage, parse_timer
 )
 @pytest.mark.parametrize("body", [b"", b"hello", bytes(range(256))], ids=len)
 def test_headers_and_body_come_out_as_they_went_in(headers: dict[str, Any], body: bytes):
-    assert unpacked(packed(body, headers, timer_id="one"), timer_id="one") == (body, headers)
+    assert unpack(pack(body, headers, timer_id="one"), timer_id="one") == (body, headers)
 
 
 def test_what_every_message_has_costs_a_few_bytes():
     headers = {"correlation_id": "a" * 36, "content-type": "application/json"}
-    assert len(packed(b"x" * 20, headers, timer_id="a" * 36)) <= 20 + 8
+    assert len(pack(b"x" * 20, headers, timer_id="a" * 36)) <= 20 + 8
 
 
 @pytest.mark.parametrize("data", [b"", b'{"to":1}', b"plain", b"\xc1", b"\xc1\x92", b"\xff"], ids=repr)
 def test_bytes_without_an_envelope_are_a_body(data: bytes):
-    assert unpacked(data, timer_id="one") == (data, {})
+    assert unpack(data, timer_id="one") == (data, {})
 
 
 def test_headers_that_cannot_be_kept_are_refused():
     with pytest.raises(Invalid, match="headers must be"):
-        packed(b"", {"x": object()}, timer_id="one")
+        pack(b"", {"x": object()}, timer_id="one")
 
 
 async def test_a_message_made_by_hand_needs_no_lease():
-    made = TimerMessage(type="timer", channel="orders", timer_id="one", data=packed(b"7", {}, timer_id="one"))
+    made = TimerMessage(type="timer", channel="orders", timer_id="one", data=pack(b"7", {}, timer_id="one"))
     for verdict in ("ack", "nack", "reject"):
         message = await parse_timer(made)
         assert (message.body, message.correlation_id, message.deliveries) == (b"7", "one", 1)

@@ -15,10 +15,11 @@ from redis.asyncio.client import PubSub
 from tenure.contract.repeat import Repeat
 from tenure.faststream import TimersBroker
 from tenure.timers import Timers, TimersSettings
-from tenure.timers.calling import Caller, Keys
 from tenure.timers.outage import Outage
+from tenure.timers.retry import RetryingCaller
+from tenure.timers.scripts import Keys
 from tenure.timers.wire import Command, NoAnswer, NotSent, client_of
-from tests.timers.servers import free_port
+from tests.kit.redis_servers import free_port
 
 PATIENCE_S = 30.0
 AT_ONCE = TimersSettings(backoff_min_ms=0, backoff_max_ms=1)
@@ -48,7 +49,7 @@ class FailingWire:
 async def test_the_first_failed_attempt_is_reported_and_the_others_are_not():
     wire = FailingWire(NotSent("refused"), NoAnswer("reset"), NotSent("refused"))
     outage = Outage(lambda level, message: wire.reports.append(level))
-    caller = Caller(wire, lambda topic: Keys.of("t", topic), AT_ONCE, outage=outage)
+    caller = RetryingCaller(wire, lambda topic: Keys.of("t", topic), AT_ONCE, outage=outage)
     assert (await caller.call("head", "t", (), repeat=Repeat.READ)).reply == 1
     assert wire.reports_before == [0, 1, 1, 1]
     assert wire.reports == [logging.ERROR, logging.INFO]

@@ -18,8 +18,8 @@ from redis.exceptions import RedisError, ResponseError
 
 from tenure.errors import Conflict, Denied, Indeterminate, Overloaded, TenureError
 from tenure.timers import NewTimer, Timers, TimersSettings
-from tests.timers import servers
-from tests.timers.servers import Server
+from tests.kit import redis_servers as servers
+from tests.kit.redis_servers import Server
 
 QUICK = TimersSettings(attempts_max=2, retry_for_ms=500, backoff_max_ms=50, poll_ms=50)
 """Gives up soon where Redis refuses, and not where a busy machine is slow."""
@@ -306,7 +306,7 @@ async def _asleep(timers: Timers, topic: str) -> None:
     """Until the subscription stands and the head was read since."""
     wakeup = timers._scripts._wakeup  # type: ignore[attr-defined]
     end = time.monotonic() + 30
-    while (spot := wakeup.spot(topic)) is None or not spot.live or spot.stale:
+    while (due := wakeup.next_due(topic)) is None or not due.live or due.stale:
         assert time.monotonic() < end
         await asyncio.sleep(0.001)
 

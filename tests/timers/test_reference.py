@@ -11,7 +11,7 @@ import pytest
 import tenure.timers
 from tenure.errors import Invalid
 from tenure.timers import Stats, Timer, TimerInfo, Timers, TimersSettings
-from tenure.timers.calling import SCRIPTS
+from tenure.timers.scripts import SCRIPTS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "timers.md").read_text()

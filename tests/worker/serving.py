@@ -16,7 +16,7 @@ from tenure.testing.wire import AppWire
 from tenure.worker.app import App
 from tenure.worker.runtime.worker import Worker
 from tenure.worker.settings import WorkerSettings
-from tests.worker.flowing import turns
+from tests.worker.task_flow import turns
 
 __all__ = ["MemoryApp", "Serving", "serving"]
 

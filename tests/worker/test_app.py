@@ -14,8 +14,8 @@ from tenure.worker.app import App
 from tenure.worker.backends.declare import declare, to_change
 from tenure.worker.options import TaskOptions
 from tenure.worker.periodic import Tick
-from tests.worker.hands import fresh_app
 from tests.worker.lines import lines
+from tests.worker.one_task import fresh_app
 
 
 def options(**knobs: Any) -> TaskOptions:

@@ -13,7 +13,7 @@ from tenure.errors import Denied
 from tenure.worker.app import App
 from tenure.worker.context import Context
 from tenure.worker.runtime.worker import Worker
-from tests.http.serving import Running, serving
+from tests.kit.server import Running, serving
 
 ADMIN, WORKER, WRITER = "admin-secret", "worker-secret", "writer-secret"
 

@@ -19,7 +19,7 @@ from tenure.worker.processes.process import ChildDied
 from tenure.worker.runtime.job import HeldJob
 from tenure.worker.settings import WorkerSettings
 from tenure.worker.verdict import Nack
-from tests.worker.flowing import turns
+from tests.worker.task_flow import turns
 
 
 class FakeChild:

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from tests.worker.beating import LEASE_MS, beating
-from tests.worker.flowing import turns
+from tests.worker.heartbeat_case import LEASE_MS, beating
+from tests.worker.task_flow import turns
 
 LONG_MS = 60_000
 
@@ -16,7 +16,7 @@ async def test_a_job_is_extended_at_each_third_of_its_lease() -> None:
     async with beating() as at:
         (job,) = at.hold(1)
         await at.advance(4 * LEASE_MS)
-        assert len(at.keeper.asked) in (12, 13)
+        assert len(at.backend.asked) in (12, 13)
         assert at.lost == []
         assert at.ahead_ms(job) <= 0
 
@@ -25,10 +25,10 @@ async def test_our_deadline_is_counted_from_before_the_request_and_not_from_its_
     """The broker counts from when the request came, which may be long before its answer."""
     async with beating() as at:
         (job,) = at.hold(1)
-        at.keeper.gate = asyncio.Event()
+        at.backend.gate = asyncio.Event()
         await at.advance(LEASE_MS // 2)
-        ((asked_ms, _, _),) = at.keeper.asked
-        at.keeper.gate.set()
+        ((asked_ms, _, _),) = at.backend.asked
+        at.backend.gate.set()
         await turns()
         assert job.deadline_ms == asked_ms + LEASE_MS
         assert at.timing.now_ms() > asked_ms
@@ -60,7 +60,7 @@ async def test_a_job_with_a_long_lease_is_asked_for_as_often_as_any_so_that_its_
     async with beating() as at:
         (job,) = at.hold(1)
         assert await at.extender.extend_one(job, lease_ms=LONG_MS)
-        at.keeper.skips.add(1)
+        at.backend.skips.add(1)
         await at.advance(LEASE_MS // 2)
         assert at.lost == [job]
         assert job.lost
@@ -75,7 +75,7 @@ async def test_of_two_extends_at_once_the_shorter_counts_because_the_broker_may_
         (job,) = at.hold(1)
         gates, asked = [asyncio.Event(), asyncio.Event()], []
         for gate, is_long in zip(gates, (is_long_first, not is_long_first), strict=True):
-            at.keeper.gate = gate
+            at.backend.gate = gate
             asked.append(asyncio.create_task(at.extender.extend([job], lease_ms=LONG_MS if is_long else LEASE_MS)))
             await turns()
         for gate in gates if is_first_answered else reversed(gates):
@@ -88,12 +88,12 @@ async def test_of_two_extends_at_once_the_shorter_counts_because_the_broker_may_
 async def test_a_handler_that_asks_while_a_heartbeat_is_on_its_way_gets_what_it_asked_for() -> None:
     async with beating() as at:
         (job,) = at.hold(1)
-        gate = at.keeper.gate = asyncio.Event()
+        gate = at.backend.gate = asyncio.Event()
         beat = asyncio.create_task(at.heartbeat.extend_all())
         await turns()
         asked = asyncio.create_task(at.extender.extend_one(job, lease_ms=LONG_MS))
         await turns()
-        at.keeper.gate = None
+        at.backend.gate = None
         gate.set()
         assert await asked
         await beat
@@ -105,9 +105,9 @@ async def test_what_the_broker_skips_while_its_verdict_is_unanswered_is_asked_fo
     async with beating() as at:
         (job,) = at.hold(1)
         job.settled = True
-        at.keeper.skips.add(1)
+        at.backend.skips.add(1)
         await at.advance(LEASE_MS - 50)
-        assert len(at.keeper.asked) == 1
+        assert len(at.backend.asked) == 1
         assert len(at.heartbeat) == 1, "it is held until its verdict is answered"
         assert (at.lost, job.lost, at.stats.leases_lost) == ([], False, 0)
         assert job.deadline_ms > at.timing.now_ms(), "and its verdict may be sent again"
@@ -116,7 +116,7 @@ async def test_what_the_broker_skips_while_its_verdict_is_unanswered_is_asked_fo
 async def test_what_runs_out_while_its_verdict_is_unanswered_is_not_lost_but_left_to_the_answer() -> None:
     async with beating() as at:
         (job,) = at.hold(1)
-        at.keeper.is_away = True
+        at.backend.is_away = True
         job.settled = True
         await at.advance(LEASE_MS + 100)
         assert (at.lost, job.lost, at.stats.leases_lost) == ([], False, 0)
@@ -126,7 +126,7 @@ async def test_what_runs_out_while_its_verdict_is_unanswered_is_not_lost_but_lef
 async def test_what_nobody_confirms_in_time_is_lost() -> None:
     async with beating() as at:
         (job,) = at.hold(1)
-        at.keeper.is_away = True
+        at.backend.is_away = True
         await at.advance(LEASE_MS - 50)
         assert at.lost == []
         await at.advance(100)
@@ -137,9 +137,9 @@ async def test_a_batch_is_no_larger_than_agreed_and_of_one_length() -> None:
     async with beating(batch_max=2) as at:
         first, *_ = at.hold(1, 2, 3, 4)
         assert await at.extender.extend_one(first, lease_ms=LONG_MS)
-        at.keeper.asked.clear()
+        at.backend.asked.clear()
         await at.heartbeat.extend_all()
-        assert [(seqs, lease_ms) for _, seqs, lease_ms in at.keeper.asked] == [
+        assert [(seqs, lease_ms) for _, seqs, lease_ms in at.backend.asked] == [
             ([1], LONG_MS),
             ([2, 3], LEASE_MS),
             ([4], LEASE_MS),
@@ -151,4 +151,4 @@ async def test_nothing_is_asked_about_what_is_not_held_any_more() -> None:
         (job,) = at.hold(1)
         at.heartbeat.drop(job)
         assert await at.heartbeat.extend([job])
-        assert at.keeper.asked == []
+        assert at.backend.asked == []

@@ -16,9 +16,9 @@ from tenure.testing.wire import AppWire
 from tenure.worker.app import App
 from tenure.worker.hooks import HOOKS_MAX, Hooks, StartupFailed
 from tenure.worker.runtime.worker import Worker
-from tests.worker.flowing import turns
-from tests.worker.hands import fresh_app
+from tests.worker.one_task import fresh_app
 from tests.worker.serving import HoldingWire, MemoryApp, serving
+from tests.worker.task_flow import turns
 
 
 def hooked(app: App, ran: list[str]) -> None:

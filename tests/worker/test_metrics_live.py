@@ -14,7 +14,7 @@ import pytest
 from tenure.worker.app import App
 from tenure.worker.runtime.worker import Worker
 from tenure.worker.verdict import Nack, Reject
-from tests.http.serving import Running, serving
+from tests.kit.server import Running, serving
 
 PATIENCE_S = 30
 VERDICTS = ("ack", "nack", "reject", "none")

@@ -27,7 +27,7 @@ def test_a_task_without_knobs_is_safe():
         "max_deliveries": 5,
         "dead_letter": "emails.dead",
     }
-    assert (plain.policy, plain.retries, plain.push, plain.said) == (AckPolicy.NACK_ON_ERROR, 3, True, frozenset())
+    assert (plain.policy, plain.retries, plain.push, plain.explicit) == (AckPolicy.NACK_ON_ERROR, 3, True, frozenset())
 
 
 def test_every_knob_reaches_the_options():
@@ -64,9 +64,9 @@ def test_every_knob_reaches_the_options():
         dead_letter="graveyard",
         durability="disk",
         push=False,
-        said=given.said,
+        explicit=given.explicit,
     )
-    assert len(given.said) == 14
+    assert len(given.explicit) == 14
 
 
 @pytest.mark.parametrize(("retries", "deliveries"), [(0, 5), (3, 5), (4, 6), (5, 7), (40, 42)])

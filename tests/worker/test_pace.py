@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.durations import Rate
-from tenure.worker.runtime.pace import Bucket, Lane, Slots
+from tenure.worker.runtime.pace import Bucket, Share, Slots
 
 
 def starts(bucket: Bucket, until_ms: int) -> list[int]:
@@ -48,13 +48,13 @@ def test_no_window_holds_more_than_the_rate_and_one_burst(count: int, per_ms: in
 
 
 class Backlog:
-    """A lane with so much to do, which notes its starts in a common list."""
+    """A share with so much to do, which notes its starts in a common list."""
 
     def __init__(self, name: str, weight: int, order: list[str]) -> None:
         self.left = 0
         self._name = name
         self._order = order
-        self.lane = Lane(weight, ready=lambda: self.left > 0, start=self.start)
+        self.share = Share(weight, ready=lambda: self.left > 0, start=self.start)
 
     def start(self) -> None:
         self.left -= 1
@@ -63,22 +63,22 @@ class Backlog:
 
 def test_without_a_limit_every_lane_starts_what_it_has() -> None:
     order: list[str] = []
-    slots, lane = Slots(), Backlog("a", 1, order)
-    slots.add(lane.lane)
-    lane.left = 100
-    slots.fill(lane.lane)
+    slots, share = Slots(), Backlog("a", 1, order)
+    slots.add(share.share)
+    share.left = 100
+    slots.fill(share.share)
     assert order == ["a"] * 100
 
 
-def test_slots_go_round_by_weight() -> None:
+def test_perfect_hash_go_round_by_weight() -> None:
     order: list[str] = []
     slots = Slots(1)
-    lanes = [Backlog(name, weight, order) for name, weight in (("a", 5), ("b", 2), ("c", 1))]
-    for lane in lanes:
-        slots.add(lane.lane)
-        lane.left = 1_000
+    shares = [Backlog(name, weight, order) for name, weight in (("a", 5), ("b", 2), ("c", 1))]
+    for share in shares:
+        slots.add(share.share)
+        share.left = 1_000
     for _ in range(800):
-        slots.fill(lanes[0].lane)
+        slots.fill(shares[0].share)
         slots.free()
     assert [order.count(name) for name in "abc"] == [500, 200, 100]
     assert {"a", "b", "c"} <= set(order[:10]), "nobody waits for the others to be done"
@@ -88,14 +88,14 @@ def test_a_lane_that_was_idle_has_saved_up_nothing() -> None:
     order: list[str] = []
     slots = Slots(1)
     busy, late = Backlog("busy", 1, order), Backlog("late", 1, order)
-    for lane in (busy, late):
-        slots.add(lane.lane)
+    for share in (busy, late):
+        slots.add(share.share)
     busy.left = 1_000
     for _ in range(100):
-        slots.fill(busy.lane)
+        slots.fill(busy.share)
         slots.free()
     late.left = 1_000
     for _ in range(100):
-        slots.fill(busy.lane)
+        slots.fill(busy.share)
         slots.free()
     assert 49 <= order[100:].count("late") <= 51

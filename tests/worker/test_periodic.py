@@ -26,7 +26,7 @@ NOON_MS = 1_800_014_400_000  # 2027-01-15 12:00 UTC
 QUEUE = {"type": "queue", "durability": "fsync"}
 
 
-class Hands:
+class SkewedTiming:
     """A worker's time: the common clock with an error of its own. Sleeping moves the clock by that much."""
 
     def __init__(self, clock: ManualClock, *, skew_ms: int = 0) -> None:
@@ -68,13 +68,13 @@ class Site:
         wire: AsyncWire | None = None,
         attempts_max: int = 1,
         seed: int = 1,
-        hands: Hands | None = None,
+        timing: SkewedTiming | None = None,
     ) -> PeriodicLoop:
         """A worker's loop on a client of its own."""
         settings = ClientSettings(attempts_max=attempts_max, backoff_min_ms=0)
         client = AsyncClient(wire=wire or self.wire, settings=settings)
-        hands = hands or Hands(self.clock, skew_ms=skew_ms)
-        return PeriodicLoop(Schedules(*periodics), client, hands, dice=random.Random(seed))
+        timing = timing or SkewedTiming(self.clock, skew_ms=skew_ms)
+        return PeriodicLoop(Schedules(*periodics), client, timing, dice=random.Random(seed))
 
     def lossy(self, **calls: Collection[int]) -> LossyWire:
         """A wire that loses appends by their number."""
@@ -333,15 +333,15 @@ async def test_a_restart_of_the_broker_between_two_workers_changes_nothing(tmp_p
 
 
 async def test_the_loop_sleeps_until_the_next_tick_and_never_past_a_minute(site: Site):
-    hands = Hands(site.clock)
-    loop = site.loop(hourly(), hands=hands)
+    timing = SkewedTiming(site.clock)
+    loop = site.loop(hourly(), timing=timing)
     running = asyncio.create_task(loop.run())
     while site.broker.topic("report").head_seq < 3:
         await asyncio.sleep(0)
     running.cancel()
     await asyncio.wait([running])
-    assert max(hands.slept_ms) <= MINUTE_MS
-    assert len(hands.slept_ms) < 3 * 65
+    assert max(timing.slept_ms) <= MINUTE_MS
+    assert len(timing.slept_ms) < 3 * 65
     late_ms = site.clock.wall_ms() - (NOON_MS + 3 * HOUR_MS)
     assert 0 <= late_ms < MINUTE_MS
 

@@ -15,7 +15,7 @@ from tenure.worker.app import App
 from tenure.worker.periodic import PeriodicLoop, Tick
 from tenure.worker.runtime.timing import SystemTiming
 from tenure.worker.runtime.worker import Worker
-from tests.acceptance.http.serving import Serve, servings
+from tests.kit.restartable_server import Serve, servings
 
 HOUR_MS = 3_600_000
 

@@ -11,9 +11,9 @@ from tenure.client.transport.wire import Response
 from tenure.worker.app import App
 from tenure.worker.backoff import Fixed
 from tenure.worker.context import Context
-from tenure.worker.processes.executors import LoopPlaces
+from tenure.worker.processes.executors import LoopExecutor
 from tenure.worker.verdict import AckPolicy
-from tests.worker.flowing import flowing, turns
+from tests.worker.task_flow import flowing, turns
 
 
 class Log:
@@ -322,14 +322,14 @@ async def test_a_reject_is_a_dead_letter_and_a_failure_waits_for_its_turn() -> N
 async def test_places_that_are_stuck_are_not_given_jobs() -> None:
     app, log = App(), Log()
     task = app.task("q", concurrency=3, prefetch=0)(log)
-    places = LoopPlaces()
-    places.stuck_count = 2
+    executor = LoopExecutor()
+    executor.stuck_count = 2
     async with flowing() as flow:
-        await flow.start(task, places=places)
+        await flow.start(task, executor=executor)
         await flow.put("q", 3)
         assert log.begun == [0]
-        places.stuck_count = 1
-        places.on_change()
+        executor.stuck_count = 1
+        executor.on_change()
         await turns()
         assert log.begun == [0, 1]
 
@@ -338,27 +338,27 @@ async def test_places_that_are_stuck_are_not_given_jobs() -> None:
 async def test_while_no_handler_can_run_jobs_are_given_back_and_none_are_taken(push: bool) -> None:
     app, log = App(), Log()
     task = app.task("q", concurrency=1, prefetch=2, lease="30s", push=push)(log)
-    places = LoopPlaces()
+    executor = LoopExecutor()
     async with flowing() as flow:
-        places.is_able = False
-        await flow.start(task, places=places)
+        executor.is_able = False
+        await flow.start(task, executor=executor)
         await flow.put("q", 3)
         await flow.advance(2_000, step_ms=100)
         assert flow.counts("q") == (3, 0), "nothing is taken before a handler can run"
-        places.is_able = True
-        places.on_change()
+        executor.is_able = True
+        executor.on_change()
         await flow.until(lambda: flow.counts("q") == (0, 3))
         assert log.begun == [0]
-        places.is_able = False
-        places.on_change()
+        executor.is_able = False
+        executor.on_change()
         await flow.until(lambda: flow.counts("q") == (2, 1))
         await flow.put("q", 2)
         await flow.advance(60_000, step_ms=500)
         assert flow.counts("q") == (4, 1), "the others are for others, the running one is kept"
         assert (log.begun, log.cancelled, flow.stats["q"].leases_lost) == ([0], [], 0)
         log.go.set()
-        places.is_able = True
-        places.on_change()
+        executor.is_able = True
+        executor.on_change()
         await flow.until(lambda: flow.counts("q") == (0, 0))
         assert sorted(log.ended) == [0, 0, 1, 1, 2]
 
@@ -367,11 +367,11 @@ async def test_what_arrives_while_no_handler_can_run_is_given_back() -> None:
     """It was on its way when the source was paused."""
     app, log = App(), Log()
     task = app.task("q", concurrency=1, prefetch=2)(log)
-    places = LoopPlaces()
+    executor = LoopExecutor()
     async with flowing() as flow:
-        await flow.start(task, places=places)
+        await flow.start(task, executor=executor)
         await flow.broker.produce("q", [b"1"])  # claimed by the stream, and not read yet
-        places.is_able = False
+        executor.is_able = False
         await flow.until(lambda: flow.counts("q") == (1, 0))
         assert log.begun == []
 

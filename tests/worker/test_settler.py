@@ -13,7 +13,7 @@ from tenure.client.client import AsyncClient
 from tenure.client.settings import ClientSettings
 from tenure.testing import ManualClock, ManualTiming, memory_broker
 from tenure.testing.wire import AppWire, LossyWire
-from tenure.worker.backends.queue import QueueSide
+from tenure.worker.backends.queue import QueueBackend
 from tenure.worker.observing.metrics import QueueStats
 from tenure.worker.options import TaskOptions
 from tenure.worker.runtime.job import HeldJob
@@ -21,12 +21,12 @@ from tenure.worker.runtime.link import Link
 from tenure.worker.runtime.settler import RELEASED, Settler
 from tenure.worker.settings import WorkerSettings
 from tenure.worker.verdict import ACKED, Verdict, VerdictKind
-from tests.worker.flowing import turns
+from tests.worker.task_flow import turns
 
 LEASE_MS = 30_000
 
 
-class Bench:
+class SettlerCase:
     """A settler with three jobs of a claim, whose wire loses by the number of the call."""
 
     def __init__(self, broker: Broker, clock: ManualClock, wire: LossyWire) -> None:
@@ -38,7 +38,7 @@ class Bench:
         self.stats = QueueStats()
         self.settled: list[int] = []
         self.settler = Settler(
-            QueueSide(self.client, TaskOptions(queue="q"), link=Link("memory")),
+            QueueBackend(self.client, TaskOptions(queue="q"), link=Link("memory")),
             "q",
             timing=self.timing,
             settings=WorkerSettings(),
@@ -68,13 +68,13 @@ class Bench:
 @asynccontextmanager
 async def bench(
     *, refuse: Collection[int] = (), lose_request: Collection[int] = (), lose_answer: Collection[int] = ()
-) -> AsyncIterator[Bench]:
+) -> AsyncIterator[SettlerCase]:
     clock = ManualClock()
     async with memory_broker(clock) as broker:
         await broker.put_topic("q", {"type": "queue", "lease_ms": LEASE_MS, "dead_letter": "dead"})
         await broker.produce("q", [b"1"] * 3)
         wire = LossyWire(AppWire(broker), refuse=refuse, lose_request=lose_request, lose_answer=lose_answer)
-        made = Bench(broker, clock, wire)
+        made = SettlerCase(broker, clock, wire)
         try:
             yield made
         finally:

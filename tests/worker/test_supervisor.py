@@ -13,7 +13,7 @@ from tenure.errors import Invalid
 from tenure.testing import ManualClock, ManualTiming
 from tenure.worker.processes.supervisor import PROCESSES_MAX, Supervisor
 from tenure.worker.settings import WorkerSettings
-from tests.worker.flowing import turns
+from tests.worker.task_flow import turns
 
 SETTINGS = WorkerSettings(restart_min_ms=1_000, restart_max_ms=8_000, drain_ms=20_000)
 

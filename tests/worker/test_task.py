@@ -16,8 +16,8 @@ from tenure.errors import Invalid
 from tenure.worker.app import App
 from tenure.worker.context import Context
 from tenure.worker.middleware import Middleware, Put, PutNext
-from tests.worker.hands import fresh_app
 from tests.worker.lines import lines
+from tests.worker.one_task import fresh_app
 
 
 class Email(msgspec.Struct):

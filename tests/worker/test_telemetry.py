@@ -19,16 +19,15 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from tenure import TenureError
 from tenure.worker.app import App
-from tenure.worker.backends.queue import QueueSide
-from tenure.worker.context import Context
+from tenure.worker.backends.queue import QueueBackend
 from tenure.worker.observing.telemetry import Telemetry
-from tenure.worker.runtime.delivery import Handling
-from tenure.worker.runtime.handler import Handler
+from tenure.worker.processes.executors import LoopExecutor
+from tenure.worker.runtime.delivery import Delivery
 from tenure.worker.runtime.job import HeldJob
 from tenure.worker.runtime.link import Link
 from tenure.worker.runtime.timing import SystemTiming
 from tenure.worker.verdict import Nack, Verdict, VerdictKind
-from tests.http.serving import Running, serving
+from tests.kit.server import Running, serving
 
 WITHOUT = """
 import sys
@@ -44,16 +43,6 @@ try:
 except Invalid as error:
     print(error.message)
 """
-
-
-class Inline:
-    """An executor that calls the handler where it stands."""
-
-    async def run(self, task: Handler[Any], payload: Any, ctx: Context) -> object:
-        return await task.invoke(payload, ctx)
-
-    async def close(self) -> None:
-        """Nothing is kept."""
 
 
 class Traced:
@@ -78,15 +67,15 @@ class Traced:
     async def handle(self) -> list[Verdict | None]:
         """Claim what is there and handle it, as a worker does."""
         claimed = await self.app.client.claim(self.queue, max_count=100)
-        handling = Handling(
+        delivery = Delivery(
             self.task,
-            side=QueueSide(self.app.client, self.task.options, link=Link(self.app.url)),
+            backend=QueueBackend(self.app.client, self.task.options, link=Link(self.app.url)),
             timing=SystemTiming(),
-            executor=Inline(),
+            executor=LoopExecutor(),
             settle=self._settle,
             middlewares=self.app.middlewares,
         )
-        return [await handling.handle(self._held(job)) for job in claimed.jobs]
+        return [await delivery.handle(self._held(job)) for job in claimed.jobs]
 
     async def _settle(self, job: HeldJob, verdict: Verdict) -> bool:
         return True

@@ -15,7 +15,7 @@ from tenure.worker.context import Context
 from tenure.worker.periodic import Tick
 from tenure.worker.typed_queue import TYPES_MAX, TypedQueue, type_of
 from tenure.worker.verdict import AckPolicy
-from tests.worker.hands import fresh_app
+from tests.worker.one_task import fresh_app
 
 
 class Welcome(msgspec.Struct):
@@ -131,7 +131,7 @@ def test_what_one_task_says_about_the_queue_holds_for_all():
         }
         assert task.options.concurrency == 10, "threads are the fewer"
     assert [task.options.retries for task in app.tasks.values()] == [9, 3], "how a handler runs is its own"
-    assert app.handlers["mail"].options.said == {"lease", "dead_letter", "durability", "retries"}
+    assert app.handlers["mail"].options.explicit == {"lease", "dead_letter", "durability", "retries"}
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 
 from tenure.client.transport.wire import Request
 from tenure.errors import Indeterminate
-from tests.worker.flowing import turns
 from tests.worker.serving import MemoryApp, serving
+from tests.worker.task_flow import turns
 
 
 def is_put(request: Request, queue: str) -> bool:

@@ -1,4 +1,4 @@
-"""An answer: the command has been carried out when you hold it; awaiting it waits for the durability it asks for."""
+"""Answer: the reply of a command that has been run; awaiting it waits for the durability that its topic asks for."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ T = TypeVar("T")
 
 
 class Durability(Protocol):
-    """Knows how far batches have come."""
+    """The durability of batches, as an answer sees it: which are written, which are synced."""
 
     def reached(self, batch: int, level: int) -> bool:
-        """Whether a batch has come as far as an answer asks. Raises what went wrong where it never will."""
+        """Return whether a batch has reached a level. Raises the error of the disk where it never will."""
 
     def abandon(self, reply: object) -> None:
-        """A caller went away while it awaited this reply."""
+        """Take back a reply whose caller went away while it awaited it."""
 
     def plan(self) -> None:
-        """Something was appended: see that it is written."""
+        """Plan the write of what was appended."""
 
     def wait(self, batch: int, level: int) -> asyncio.Future[None]:
-        """A future for a batch that has not come that far yet."""
+        """Return a future that is done when a batch reaches a level."""
 
 
 class Answer(msgspec.Struct, Generic[T], frozen=True, eq=False, gc=False):

@@ -1,38 +1,32 @@
 """The broker: one writer in process, every command of the contract, nothing that polls.
 
 A command is carried out when it is called: it is decided, logged and folded before the call returns, in the order of
-the calls. What it returns is an `Answer` to await, which resolves once the write is as durable as its topic asks for.
-So a caller may send a thousand commands and then wait for one write, and a caller that awaits each one is none the
-wiser.
+the calls. It returns an `Answer` to await, which resolves once the write is as durable as its topic asks for. So a
+caller may send a thousand commands and then wait for one write; a caller that awaits each one sees no difference.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Mapping, Sequence
-from typing import Any, TypeVar, Unpack
+from collections.abc import Awaitable, Collection
+from typing import TypeVar, cast
 
 from tenure.broker.answer import Answer
+from tenure.broker.commands import CommandMethods
 from tenure.broker.data_home import Home, open_home
 from tenure.broker.durability.upkeep import Upkeep
 from tenure.broker.engine import Engine
 from tenure.broker.observing.metrics import Metrics
 from tenure.broker.observing.pins import Pin, mark_time
 from tenure.broker.serving.long_reads import Reading, ReadWaiter
-from tenure.broker.serving.loop import ServingLoop
+from tenure.broker.serving.loop import ServingLoop, closing
 from tenure.broker.serving.streams import Subscription, WorkStream
 from tenure.broker.serving.waiters import ClaimWaiter, Waiting
 from tenure.clock import Clock, SystemClock
 from tenure.contract.commands import (
-    Ack,
-    Append,
     Claim,
     Command,
-    DeleteRecords,
-    DeleteRouter,
-    DeleteTopic,
     Diff,
-    Extend,
     GetJob,
     GetRouter,
     GetTopic,
@@ -40,27 +34,12 @@ from tenure.contract.commands import (
     ListLeases,
     ListRouters,
     ListTopics,
-    Nack,
     OfHolder,
-    PatchTopic,
-    PutRouter,
-    PutTopic,
     Reaches,
-    Redrive,
     Strip,
 )
 from tenure.contract.names import check_node, describe_value
-from tenure.contract.options import (
-    AppendOptions,
-    ClaimOptions,
-    LeaseOptions,
-    RedriveOptions,
-    RouterOptions,
-    declare_options,
-)
-from tenure.contract.records import Record
 from tenure.contract.replies import (
-    DeletedRecords,
     Difference,
     Extended,
     Grant,
@@ -68,16 +47,14 @@ from tenure.contract.replies import (
     JobRow,
     LeaseRow,
     Page,
-    Produced,
     QueueMeters,
     QueueStrip,
-    Redriven,
     Settled,
     TopicInfo,
 )
-from tenure.contract.share import Share
 from tenure.contract.values import check_whole
 from tenure.core.decide.table import DECIDES
+from tenure.core.level import Level
 from tenure.core.state.router import Router
 from tenure.errors import Invalid, TenureError
 from tenure.log import checkpoint
@@ -92,7 +69,7 @@ S = TypeVar("S", Settled, Extended)
 T = TypeVar("T")
 
 
-class Broker:
+class Broker(CommandMethods):
     """An open broker. Create one with `Broker.open`; use it from the event loop it was opened on.
 
     Errors are raised by the call itself, before anything changed; awaiting an answer raises only Indeterminate, when
@@ -142,23 +119,23 @@ class Broker:
 
     @property
     def recovery(self) -> RecoveryReport | None:
-        """What opening found: batches, a torn tail if there was one. None for a broker in memory."""
+        """The report of opening the log: batches, a torn tail if there was one. None for a broker in memory."""
         log = self._engine.log
         return log.report if isinstance(log, FileLog) else None
 
     @property
     def waits_for_disk(self) -> bool:
-        """Whether an answer waits for a write or a sync: work that can wait should."""
+        """Whether an answer waits for a write or a sync: postpone work that can wait."""
         return self._serving.committer.is_awaited
 
     @property
     def failed(self) -> TenureError | None:
-        """What the disk refused, once it has: the broker is read-only from then on. Open the directory again."""
+        """The error with which the disk failed, or None. The broker is read-only after it: open the directory again."""
         return self._engine.log.failed
 
     @property
     def is_crowded(self) -> bool:
-        """Whether the disk is full: appends are refused, and acks use room that was kept for them."""
+        """Whether the disk is full: appends are refused, and acks use the room that is reserved for them."""
         return self._engine.log.crowded
 
     async def __aenter__(self) -> Broker:
@@ -168,44 +145,31 @@ class Broker:
         await self.close()
 
     async def close(self) -> None:
-        """Answer those who wait with Closed, write and sync everything, leave a checkpoint, let the directory go."""
+        """Answer waiting callers with Closed, write and sync everything, write a checkpoint, release the directory."""
         self._serving.close()
         await self._upkeep.finish()
 
     def run(self, command: Command[T]) -> Answer[T]:
-        """Carry out a command, as the method of its name does. A claim, which may wait, goes to `run_claim`.
+        """Run a command, as the method of its name does. A claim, which may wait, goes to `run_claim`.
 
-        Raises Invalid for what is none.
+        Raises Invalid for a claim, or for what is no command.
         """
-        if command.__class__ not in DECIDES or isinstance(command, Claim):
+        if command.__class__ not in DECIDES or command.__class__ is Claim:
             raise Invalid(f"run takes a command that is no claim; got {describe_value(command)}")
-        if isinstance(command, OfHolder):
-            return self._run_holder(command)
-        self._serving.check_open()
-        return self._serving.answer(self._engine.run(command))
+        serving = self._serving
+        if serving.is_closed:
+            raise closing()
+        answer = self._engine.run(command)
+        if serving.streams.by_node and isinstance(command, OfHolder):
+            serving.streams.note_sign_of_life(cast("Settled | Extended", answer.reply), command.node)
+        serving.settle()
+        return answer
 
     def _look(self, command: Command[T]) -> T:
-        """Carry out a command that only looks, and needs no durability."""
-        self._serving.check_open()
-        return self._serving.look(self._engine.run(command).reply)
+        """Run a command that only looks: its reply waits for no write."""
+        return self.run(command).reply
 
     # Records
-
-    @declare_options
-    def produce(
-        self,
-        topic: str,
-        records: Sequence[bytes | Record],
-        *,
-        share: Share | None = None,
-        **options: Unpack[AppendOptions],
-    ) -> Answer[Produced]:
-        """Append records: contiguous seqs for all of them, or an error and nothing. ``bytes`` is a record with only
-        data. ``share`` bounds what this caller may use up of what all share.
-        """
-        self._serving.check_open()
-        command = Append(topic=topic, records=records, share=share, **options)
-        return self._serving.answer(self._engine.run(command))
 
     def diff(
         self,
@@ -221,30 +185,15 @@ class Broker:
         waiter = ReadWaiter(self._serving, Diff(topic=topic, from_seq=from_seq, limit=limit, node=node))
         return Reading(self._serving, waiter, wait_ms=self._serving.clamp_wait(wait_ms))
 
-    def delete_records(
-        self,
-        topic: str,
-        *,
-        before_seq: int | None = None,
-        match: Any = None,
-        seqs: Sequence[int] | None = None,
-    ) -> Answer[DeletedRecords]:
-        """Remove records for good: below a seq, by tag, or by seq; several conditions are ANDed."""
-        return self.run(DeleteRecords(topic=topic, before_seq=before_seq, match=match, seqs=seqs))
-
-    # Leases
-
-    @declare_options
-    def claim(self, topic: str, *, node: str, **options: Unpack[ClaimOptions]) -> Awaitable[Grant]:
-        """Lease jobs to ``node``. With ``wait_ms`` an empty queue is waited on; nothing polls."""
-        return self.run_claim(Claim(topic=topic, node=node, **options))
+    # Claims and streams
 
     def run_claim(self, command: Claim) -> Awaitable[Grant]:
-        """Claim at once where no caller waits, and in turn else. Raises Invalid for what is no claim."""
+        """Claim at once where no caller waits, else in turn. Raises Invalid for what is no claim."""
         if command.__class__ is not Claim:
             raise Invalid(f"run_claim takes a Claim; got {describe_value(command)}")
         serving, topic, wait_ms = self._serving, command.topic, command.wait_ms
-        serving.check_writable()
+        if serving.is_closed or self._engine.log.failed is not None:
+            serving.check_writable()
         found = self._state.topics.get(topic) if topic.__class__ is str else None
         if (
             wait_ms
@@ -254,10 +203,14 @@ class Broker:
             or serving.coordinator.waiting
         ):
             return self._claim_in_turn(command, wait_ms=serving.clamp_wait(wait_ms))
-        return serving.answer_claim(self._engine.run(command))
+        answer = self._engine.run(command)
+        if answer.level == Level.SYNCED:
+            return serving.answer_claim(answer)
+        serving.settle()
+        return answer
 
     def _claim_in_turn(self, command: Claim, *, wait_ms: int) -> Awaitable[Grant]:
-        """A claim that may have to wait: behind others, for its cohort, or for a job to come."""
+        """Run a claim that may have to wait: for callers before it, for its cohort, or for a job to come."""
         topic, queue = self._state.queue(command.topic)
         alone = not topic.config.claim_jitter_ms and not self._serving.coordinator.waits_on(topic)
         if alone or (isinstance(command.claim_id, str) and command.claim_id in queue.claims):
@@ -267,57 +220,16 @@ class Broker:
         waiter = ClaimWaiter(self._serving, topic, command)
         return Waiting(self._serving, waiter, wait_ms=max(wait_ms, topic.config.claim_jitter_ms))
 
-    @declare_options
-    def ack(
-        self, topic: str, *, node: str, seqs: Sequence[int] | None = None, **leases: Unpack[LeaseOptions]
-    ) -> Answer[Settled]:
-        """Complete jobs, which deletes them. Name seqs, or a lease for everything still held under it."""
-        return self._run_holder(Ack(topic=topic, node=node, seqs=seqs, **leases))
-
-    @declare_options
-    def nack(
-        self,
-        topic: str,
-        *,
-        node: str,
-        seqs: Sequence[int] | None = None,
-        delay_ms: int | None = None,
-        reason: str | None = None,
-        dead: bool = False,
-        **leases: Unpack[LeaseOptions],
-    ) -> Answer[Settled]:
-        """Give jobs back, now or later; ``dead`` dead-letters them at once."""
-        return self._run_holder(
-            Nack(topic=topic, node=node, seqs=seqs, delay_ms=delay_ms, reason=reason, dead=dead, **leases)
-        )
-
-    @declare_options
-    def extend(
-        self,
-        topic: str,
-        *,
-        node: str,
-        seqs: Sequence[int] | None = None,
-        lease_ms: int | None = None,
-        **leases: Unpack[LeaseOptions],
-    ) -> Answer[Extended]:
-        """Set the deadline of held jobs to now plus ``lease_ms``."""
-        return self._run_holder(Extend(topic=topic, node=node, seqs=seqs, lease_ms=lease_ms, **leases))
-
-    def _run_holder(self, command: OfHolder[S]) -> Answer[S]:
-        self._serving.check_open()
-        return self._serving.answer_holder(self._engine.run(command), command.node)
-
     def work(self, topic: str, *, node: str, max_count: int = 1, lease_ms: int | None = None) -> WorkStream:
         """Open a stream that keeps up to ``max_count`` jobs leased to this reader, more as it acks; close it to
-        release them.
+        give them back.
         """
         self._serving.check_writable()
         found, _ = self._state.queue(topic)
         return self._serving.open_stream(found, Claim(topic=topic, node=node, max_count=max_count, lease_ms=lease_ms))
 
     def detach(self, topic: str | None = None, *, node: str | None = None) -> int:
-        """End the work streams of a node, or of everybody, and leave what was read from them leased; returns how many.
+        """End the work streams of a node, or of all nodes; return how many. Jobs that were read from them stay leased.
 
         A worker that drains takes no more and finishes what it has; a broker that stops finds those jobs still leased
         when it is opened again.
@@ -325,21 +237,6 @@ class Broker:
         self._serving.check_open()
         found = None if topic is None else self._state.queue(topic)[0]
         return self._serving.detach(found, None if node is None else check_node(node))
-
-    @declare_options
-    def redrive(
-        self,
-        topic: str,
-        *,
-        seqs: Sequence[int] | None = None,
-        reaches: Reaches | None = None,
-        **options: Unpack[RedriveOptions],
-    ) -> Answer[Redriven]:
-        """Put dead letters back to work: parked jobs in place, records of a dead-letter topic where they came from.
-
-        A letter whose origin the caller does not reach (``reaches`` says so by name) stays where it is.
-        """
-        return self.run(Redrive(topic=topic, seqs=seqs, reaches=reaches, **options))
 
     # Looking
 
@@ -352,7 +249,7 @@ class Broker:
         return self._look(GetJob(topic=topic, seq=seq))
 
     def leases(self, topic: str, *, limit: int = 100, cursor: str | None = None) -> Page[LeaseRow]:
-        """Live leases of a queue."""
+        """Return the live leases of a queue."""
         return self._look(ListLeases(topic=topic, limit=limit, cursor=cursor))
 
     def strip(self, topic: str, *, head: int = 100, tail: int = 20, leases: int = 50) -> QueueStrip:
@@ -362,23 +259,25 @@ class Broker:
     def meters(self, topic: str) -> QueueMeters:
         """How long a queue's jobs wait and take, and how often they are handed out, since the broker was opened."""
         self._serving.check_open()
-        return self._serving.look(self._engine.meters_of(topic))
+        meters = self._engine.meters_of(topic)
+        self._serving.settle()  # looking lets time pass, which may make jobs claimable
+        return meters
 
     def topic(self, topic: str, *, touch: bool = True) -> TopicInfo:
-        """A topic's state and config."""
+        """Return a topic's state and config."""
         return self._look(GetTopic(topic=topic, touch=touch))
 
     def topics(self, *, prefix: str = "", limit: int = 100, cursor: str | None = None) -> Page[str]:
-        """Names of topics, in order."""
+        """Return names of topics, in order."""
         return self._look(ListTopics(prefix=prefix, limit=limit, cursor=cursor))
 
     def idempotency_keys(self, topic: str) -> int:
-        """How many idempotency keys a topic remembers now; 0 where there is no such topic."""
+        """Return how many idempotency keys a topic remembers now; 0 where there is no such topic."""
         self._serving.check_open()
         return self._engine.keys_held(topic)
 
     async def synced(self) -> None:
-        """Wait until everything appended so far is durable, whatever its class."""
+        """Wait until everything appended so far is durable, also in topics that do not ask for a sync."""
         self._serving.check_open()
         await self._serving.committer.durable(self._engine.write())
 
@@ -398,53 +297,20 @@ class Broker:
 
     def pin(self, batch: int | None, *, bytes_max: int = 0) -> None:
         """Keep the log from ``batch`` on while that takes no more than ``bytes_max`` beyond what is kept anyway; None
-        lets go.
+        removes the pin.
         """
         self._serving.check_open()
         bytes_max = check_whole(bytes_max, "bytes_max")
         self._engine.pin = None if batch is None else Pin(check_whole(batch, "batch"), bytes_max)
 
     def mark_time(self) -> None:
-        """Note the time in the log where a lease has run out since the last mark and nothing in the log may say so."""
+        """Log the time where a lease has expired since the last mark: no other event shows that its deadline passed."""
         self._serving.check_open()
         self._marked = mark_time(self._engine, self._marked)
         self._serving.settle()
 
-    # Topics and routers
-
-    def put_topic(
-        self, topic: str, config: Mapping[str, Any] | None = None, *, share: Share | None = None
-    ) -> Answer[tuple[TopicInfo, bool]]:
-        """Create a topic or replace its config; the second part of the reply is True where it was created. ``share``
-        bounds what this caller may use up of what all share.
-        """
-        return self.run(PutTopic(topic=topic, config={} if config is None else config, share=share))
-
-    def patch_topic(self, topic: str, config: Mapping[str, Any]) -> Answer[TopicInfo]:
-        """Change the named fields of a topic's config; None returns a field to its default, the others stay."""
-        return self.run(PatchTopic(topic=topic, config=config))
-
-    def delete_topic(
-        self, topic: str, *, if_empty: bool = False, reaches: Reaches | None = None
-    ) -> Answer[tuple[bool, list[str]]]:
-        """Delete a topic with its records, and the routers at either end. ``reaches`` tells which names the caller may
-        change: Denied where one of those routers has another.
-        """
-        return self.run(DeleteTopic(topic=topic, if_empty=if_empty, reaches=reaches))
-
-    @declare_options
-    def put_router(
-        self, router: str, *, source: str, dest: str, share: Share | None = None, **options: Unpack[RouterOptions]
-    ) -> Answer[tuple[Router, bool]]:
-        """Create or replace a router; it copies what is appended to ``source`` from now on.
-
-        ``filter`` is a match on tags, as a delete takes it. The second part of the reply is True where it was created.
-        ``share`` bounds what this caller may use up of what all share.
-        """
-        return self.run(PutRouter(router=router, source=source, dest=dest, share=share, **options))
-
     def router(self, router: str) -> Router:
-        """One router, as it stands now."""
+        """Return one router, as it is now."""
         found: Router = self._look(GetRouter(router=router))
         return found
 
@@ -458,13 +324,9 @@ class Broker:
         cursor: str | None = None,
         reaches: Reaches | None = None,
     ) -> Page[Router]:
-        """Routers by name, those between the given topics only. ``reaches`` tells which names the caller may see; a
-        router with another is left out.
+        """Return routers by name, those between the given topics only. ``reaches`` says which names the caller may see;
+        a router with any other is left out.
         """
         return self._look(
             ListRouters(prefix=prefix, source=source, dest=dest, limit=limit, cursor=cursor, reaches=reaches)
         )
-
-    def delete_router(self, router: str) -> Answer[bool]:
-        """Remove a router."""
-        return self.run(DeleteRouter(router=router))

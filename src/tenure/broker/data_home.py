@@ -1,4 +1,4 @@
-"""Where a broker lives: a directory, a disk, a log that is open already, or memory."""
+"""The home of a broker's data: a directory, a disk, a log that is open already, or memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Home = str | Path | Disk | FileLog | MemoryLog | None
 
 
 def open_home(home: Home, settings: Settings) -> tuple[Disk | None, Log]:
-    """The log to work on, and the disk beside it where checkpoints may be kept."""
+    """Return the log of a home, and the disk for its checkpoints where there is one."""
     if home is None:
         return None, MemoryLog(segment_bytes=settings.segment_bytes)
     if isinstance(home, (FileLog, MemoryLog)):

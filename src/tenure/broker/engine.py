@@ -53,23 +53,23 @@ __all__ = ["WALL_TOLERANCE_MS", "Engine", "Listener"]
 logger = logging.getLogger("tenure.broker")
 
 WALL_TOLERANCE_MS = 20
-"""How far the wall clock may drift from log time before the difference is logged anew."""
+"""How far the wall clock may drift from log time before the difference is logged again."""
 
 Listener = Callable[[Event], None]
-"""Told of every event before it is folded, while the state still shows what it is about to change."""
+"""Called with every event before it is folded, while the state still shows what the event is about to change."""
 
 T = TypeVar("T")
 _FRAMES: Final = {event: (kind, event in URGENT) for event, kind in KIND_OF.items()}
-"""The kind of an event's frame, and whether it may use the room that is kept on a full disk."""
+"""The kind of an event's frame, and whether the event may use the reserved room of a full disk."""
 
 
 class Engine:
-    """State and log in step. One owner, one thread; every method is synchronous.
+    """The state and the log, kept in step. One owner, one thread; every method is synchronous.
 
     ``changed_topics`` are topics on which something may have become claimable or readable since the broker last looked.
-    ``stalled_routers`` are the sources of routers that wait for their destination, by its name.
-    ``rewritten_bytes`` and ``dropped_bytes`` are what trimming has moved and freed since the log was opened;
-    ``fruitless_bytes`` is what it has moved since ``trimmed_live_bytes`` were alive, when it may have nothing to win.
+    ``stalled_routers`` are the sources of routers that wait for room in their destination, by its name.
+    ``rewritten_bytes`` and ``dropped_bytes`` count what trimming has moved and freed since the log was opened;
+    ``fruitless_bytes`` counts what it has moved since ``trimmed_live_bytes`` were alive, when it may gain nothing.
     """
 
     def __init__(self, log: Log, *, clock: Clock, settings: Settings) -> None:
@@ -97,8 +97,7 @@ class Engine:
         self._unsynced: deque[tuple[int, int, dict[int, int]]] = deque()
         self._heads: dict[int, int] = {}
         self._heads_batch = 0
-        self._boot_base_ms = 0
-        self._log_base_ms = 0
+        self._log_offset_ms = 0
         log.preamble = self.preamble
 
     # Opening
@@ -109,8 +108,8 @@ class Engine:
         *,
         watch: Callable[[Iterator[Frame]], Iterator[Frame]] = iter,
     ) -> None:
-        """Rebuild the state from the newest usable checkpoint and the log behind it, or from the log alone; then open
-        for writing. The frames go through ``watch`` on their way, which may count them.
+        """Rebuild the state from the newest usable checkpoint and the log after it, or from the log alone; then open
+        for writing. The frames pass through ``watch``, which may count them.
         """
         after: Position | None = None
         for position, payload in checkpoints:
@@ -139,8 +138,8 @@ class Engine:
         self._start_clock()
 
     def _start_clock(self) -> None:
-        """Go on with log time: by the machine's uptime where it has not rebooted since, else by the wall clock, never
-        back.
+        """Continue log time: by the machine's uptime where it has not rebooted since, else by the wall clock, and
+        never backwards.
         """
         state, boot_ms, wall_ms = self.state, self.clock.boot_ms(), self.clock.wall_ms()
         if not state.epoch:
@@ -149,12 +148,12 @@ class Engine:
             now_ms = max(state.opened_ms + boot_ms - state.boot_ms, state.log_ms)
         else:
             now_ms = self._after_reboot(wall_ms)
-        self._log_base_ms, self._boot_base_ms = now_ms, boot_ms
+        self._log_offset_ms = now_ms - boot_ms
         self.rewrite(Opened(now_ms, self.log.epoch, self.clock.boot_id, boot_ms, wall_ms - now_ms))
         self.synced_batch = self.log.sync()
 
     def _after_reboot(self, wall_ms: int) -> int:
-        """Log time as the wall clock tells it, which is all there is after a reboot, within a bound.
+        """Return log time after a reboot, from the wall clock alone and within a bound.
 
         A hardware clock that is wrong at boot would otherwise let every TTL, delay and window pass at once, and log
         time never goes back.
@@ -171,31 +170,32 @@ class Engine:
         return log_ms + min(max(passed_ms, 0), limit)
 
     def now(self) -> int:
-        """Log time, now. A wall clock that moved against it is noted in the log on the way.
+        """Return log time. Where the wall clock has moved against it, log the new offset.
 
-        While `turn_ms` is set, that is the time: the broker sets it for the rest of a turn of its loop, because all
-        that happens in one turn happens at once.
+        While ``turn_ms`` is set, that is the time: the broker sets it for the rest of a turn of its loop, because
+        everything in one turn happens at the same time.
         """
         if self.turn_ms:
             return self.turn_ms
-        state, now_ms, wall_ms = self.state, self.clock_ms(), self.clock.wall_ms()
+        state, clock = self.state, self.clock
+        now_ms, wall_ms = max(clock.boot_ms() + self._log_offset_ms, state.log_ms), clock.wall_ms()
         if not -WALL_TOLERANCE_MS <= wall_ms - now_ms - state.wall_offset_ms <= WALL_TOLERANCE_MS:
             self._set_clock(now_ms, wall_ms - now_ms)
         self.last_now_ms = now_ms
         return now_ms
 
     def clock_ms(self) -> int:
-        """Log time as the clock tells it, whatever time this turn of the loop has: for timers."""
-        return max(self._log_base_ms + self.clock.boot_ms() - self._boot_base_ms, self.state.log_ms)
+        """Return log time by the clock, not by ``turn_ms``: for timers."""
+        return max(self.clock.boot_ms() + self._log_offset_ms, self.state.log_ms)
 
     def _set_clock(self, now_ms: int, wall_offset_ms: int) -> None:
-        """Note a new offset; where nothing can be logged the old one stays, because reads must go on all the same."""
+        """Log a new offset of the wall clock. Where nothing can be logged keep the old one: reads must go on."""
         with suppress(Closed, Overloaded):
             self.commit(ClockSet(now_ms, wall_offset_ms))
             self.changed_topics.update(self.state.by_id[topic_id] for topic_id in self.state.wall_queues)
 
     def mark_time(self) -> None:
-        """Note the time in the log, where there is room for it."""
+        """Log the time, where there is room for it."""
         now_ms = self.now()
         with suppress(Closed, Overloaded):
             self.commit(ClockSet(now_ms, self.state.wall_offset_ms))
@@ -203,9 +203,9 @@ class Engine:
     # Writing
 
     def run(self, command: Command[T]) -> Answer[T]:
-        """Decide a command now, log its events in one batch, fold them, and answer.
+        """Decide a command now, log its events in one batch, fold them, and return the answer.
 
-        Raises what stands in its way, and nothing has changed then.
+        Raises the error of the decision or of the log; nothing has changed then.
         """
         decided = DECIDES[command.__class__](self.state, command, self.turn_ms or self.now(), self.reader)
         if decided.__class__ is tuple:
@@ -215,7 +215,7 @@ class Engine:
         return self.carry_out(decided)
 
     def carry_out(self, decided: Decided[T]) -> Answer[T]:
-        """Log and fold what was decided, and answer."""
+        """Log and fold what was decided, and return the answer."""
         if isinstance(decided, tuple):
             events, reply, level = decided
             batch = 0
@@ -230,7 +230,7 @@ class Engine:
         return Answer(reply, batch, level, self.durability)
 
     def _step_through(self, steps: Steps[T]) -> tuple[int, T]:
-        """Carry out a decision that goes on after each of its batches; returns the last batch and what it came to."""
+        """Run a decision that continues after each of its batches; return the last batch and its result."""
         batch = 0
         try:
             events = next(steps)
@@ -245,7 +245,7 @@ class Engine:
             return batch, done.value
 
     def commit(self, event: Event) -> int:
-        """Log an event, then fold it; returns the batch it joined.
+        """Log an event, then fold it; return the batch it joined.
 
         Raises Overloaded where the disk is full and Closed where the log has failed; nothing was changed then.
         """
@@ -257,7 +257,7 @@ class Engine:
         return log.pending_batch
 
     def commit_all(self, events: list[Event]) -> int:
-        """`commit` for events that belong together: one batch holds them all, or none."""
+        """Commit events that belong together: one batch holds them all, or none."""
         if len(events) == 1:
             return self.commit(events[0])
         entries = [(kind_of(event), event.topic, encode(event)) for event in events]
@@ -268,20 +268,20 @@ class Engine:
         return self.log.pending_batch
 
     def rewrite(self, event: Event) -> None:
-        """`commit` for what must be logged so that space can be won back: it may use the last room there is."""
+        """Commit an event that must be logged to free space: it may use the last room of the disk."""
         body = encode(event)
         [location] = self.log.append(((kind_of(event), event.topic, body),), urgent=True, reclaim=True)
         self.log_bytes += len(body)
         self._apply(event, location)
 
     def _apply(self, event: Event, location: int) -> None:
-        """Fold an event that is logged; note what it counts for and which topics it touches."""
+        """Fold a logged event; update the totals, the meters and the changed topics."""
         if self.listeners:
             for listener in self.listeners:
                 listener(event)
         frames, state = self._frames, self.state
         self._frames = frames + 1
-        if not frames and self.durability is not None:  # whatever becomes of the command, this is written
+        if not frames and self.durability is not None:  # the event is written even if the rest of its command fails
             self.durability.plan()
         tally = TALLIES.get(event.__class__)
         if tally is not None:
@@ -301,21 +301,21 @@ class Engine:
             self.changed_topics.add(state.by_id[event.topic])
 
     def note_head(self, topic: Topic, seq: int) -> None:
-        """Remember that the newest seq of a topic is in the pending batch, and wake those who wait for it."""
+        """Record that the newest seq of a topic is in the pending batch, and wake the callers that wait for it."""
         if self._heads_batch != self.log.pending_batch:
             self._close_heads()
         self._heads[topic.id] = seq
         self.changed_topics.add(topic)
 
     def preamble(self) -> list[tuple[int, int, bytes]]:
-        """What every new segment starts with, so that it can be read without the ones before it."""
+        """Return the frames that every new segment starts with, so that it can be read without the ones before it."""
         event = StateCarried(self.state.log_ms, msgspec.Raw(dump_state(self.state)))
         return [(kind_of(event), 0, encode(event))]
 
     # Durability
 
     def write(self) -> int:
-        """Hand everything pending to the operating system; returns the last batch written, which holds all there is."""
+        """Hand everything pending to the operating system; return the last batch written."""
         if self._heads:
             self._close_heads()
             self._plan_limit_checks()
@@ -326,14 +326,14 @@ class Engine:
         return self.log.write()
 
     def _close_heads(self) -> None:
-        """Remember which records joined the batch that is over; a roll may end one in the middle of a turn."""
+        """Record which records joined the batch that has ended; a roll may end one in the middle of a turn."""
         if self._heads:
             self._unsynced.append((self._heads_batch, self.state.appended_bytes, self._heads))
             self._heads = {}
         self._heads_batch = self.log.pending_batch
 
     def synced(self, batch: int) -> None:
-        """Batches up to this one are durable: records of fsync topics in them can now be seen."""
+        """Mark batches up to this one durable, and make the records of fsync topics in them visible."""
         self.synced_batch = max(self.synced_batch, batch)
         if self.state.must_check_limits:
             self._plan_limit_checks()
@@ -352,18 +352,18 @@ class Engine:
         state.must_check_limits = settings.total_bytes_max > 0 or state.unsynced_bytes > settings.pending_bytes_max // 2
 
     def sync(self) -> int:
-        """Write and sync here and now."""
+        """Write and sync at once."""
         self.write()
         batch = self.log.sync()
         self.synced(batch)
         return batch
 
     def checkpoint(self) -> bytes:
-        """The whole state as bytes; valid for the log's position at this moment, once that is synced."""
+        """Return the whole state as bytes; valid for the log's position at this moment, after that is synced."""
         return dump_checkpoint(self.state)
 
     def keys_held(self, name: str) -> int:
-        """How many idempotency keys a topic remembers now; 0 where there is no such topic."""
+        """Return how many idempotency keys a topic remembers now; 0 where there is no such topic."""
         topic = self.state.topics.get(check_topic_name(name))
         return 0 if topic is None else self.state.expire_keys_of(topic, self.now())
 
@@ -374,13 +374,13 @@ class Engine:
         return self.totals
 
     def meters_of(self, name: str) -> QueueMeters:
-        """Report how long a queue's jobs wait and take, and how often they are handed out."""
+        """Report how long a queue's jobs wait and take, and how often they are delivered."""
         topic, queue = self.state.queue(name)
         self.state.pass_time(topic, self.now())
         return self.meters.report(topic, queue, wall_offset_ms=self.state.wall_offset_ms)
 
     def take_ended(self) -> list[tuple[Topic, Ended]]:
-        """The leases that ran out since the last call, where they are collected."""
+        """Return the leases that have expired since the last call, where they are collected."""
         ended = self.state.ended
         if not ended:
             return []

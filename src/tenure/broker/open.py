@@ -1,4 +1,4 @@
-"""Opening a broker beside a loop that has other things to do: the replay runs in a thread and can be watched."""
+"""Opening a broker without blocking the loop: the replay runs in a thread and reports its progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Replay", "open_watched"]
 
 
 class Replay:
-    """How far a replay has come. Written by the thread that replays and read by any other, number by number."""
+    """The progress of a replay. The replaying thread writes it and any other thread may read it, number by number."""
 
     def __init__(self) -> None:
         self.frames = 0
@@ -34,12 +34,12 @@ class Replay:
             yield frame
 
     def as_dict(self) -> dict[str, int]:
-        """The numbers, for whoever waits for it to end."""
+        """Return the numbers by name."""
         return {"frames": self.frames, "segment": self.segment, "segment_last": self.segment_last}
 
 
 async def open_watched(home: Home, *, clock: Clock, settings: Settings, replay: Replay) -> Broker:
-    """`Broker.open`, with the replay in a thread so that the loop goes on. Raises what `Broker.open` raises."""
+    """Open a broker with the replay in a thread, so that the loop goes on. Raises what `Broker.open` raises."""
     engine, disk = await asyncio.to_thread(_recover, home, clock, settings, replay)
     replay.complete = True
     return Broker(engine, disk)

@@ -1,4 +1,4 @@
-"""Records by topic and seq, from the frames they lie in."""
+"""Reading records by topic and seq from their frames, with caches of frames and of record tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ENTRY_BYTES = 300
 
 
 class Table:
-    """Which seqs a frame holds and where each record ends: all that weighing needs."""
+    """The seqs of a frame and where each record ends: enough to compute sizes without the payload."""
 
     __slots__ = ("ends", "first_seq", "seqs")
 
@@ -56,21 +56,21 @@ class Table:
         return cls(array("I", (total * (i + 1) // count for i in range(count))), first, seqs)
 
     def between(self, lo: int, hi: int) -> range:
-        """The indices of the records with seqs in ``[lo, hi)``."""
+        """Return the indices of the records with seqs in ``[lo, hi)``."""
         if self.seqs is not None:
             return range(bisect_left(self.seqs, lo), bisect_left(self.seqs, hi))
         return range(max(lo - self.first_seq, 0), min(hi - self.first_seq, len(self.ends)))
 
     def seq(self, index: int) -> int:
-        """The seq of record ``index``."""
+        """Return the seq of record ``index``."""
         return self.first_seq + index if self.seqs is None else self.seqs[index]
 
     def start(self, index: int) -> int:
-        """Where record ``index`` starts."""
+        """Return where record ``index`` starts."""
         return self.ends[index - 1] if index else 0
 
     def size(self, index: int) -> int:
-        """How many bytes record ``index`` takes."""
+        """Return the size of record ``index`` in bytes."""
         return self.ends[index] - self.start(index)
 
 
@@ -89,18 +89,18 @@ class Frame:
         self.ats_ms: list[int] | None = event.ats_ms if isinstance(event, Carried) else None
 
     def blob(self, index: int) -> bytes:
-        """The bytes of record ``index``."""
+        """Return the bytes of record ``index``."""
         return self.blobs[self.table.start(index) : self.table.ends[index]]
 
     def record(self, index: int) -> Stored:
-        """Record ``index``, unpacked."""
+        """Return record ``index``, unpacked."""
         ts_ms = self.ts_ms if self.tss_ms is None else self.tss_ms[index]
         data, extras = unpack(self.blob(index), self.plain)
         return Stored(self.table.seq(index), ts_ms, data, extras.tag, extras.node, extras.meta, extras.hops)
 
     def records(self, lo: int, hi: int) -> list[Stored]:
-        """The records with seqs in ``[lo, hi)``; bare ones in one go, because this is where most of a claim's time
-        goes. Raises Corrupt where their payload is lost.
+        """Return the records with seqs in ``[lo, hi)``; bare ones in one go, because most of a claim's time is spent
+        here. Raises Corrupt where their payload is lost.
         """
         if self.lost is not None:
             raise Corrupt(self.lost, code="unreadable")
@@ -117,13 +117,13 @@ class Frame:
 
 
 class Reader:
-    """Reads through the topic's pieces; keeps the last large frames, because neighbours tend to be read next.
+    """A reader of records with a cache of the last large frames, because neighbours tend to be read next.
 
     What was just appended is likely to be claimed next, so the newest appends are kept as they are, in two
-    generations: when the young one is full it becomes the old one, and nothing is sorted out one by one. Tables are
-    kept apart and longer: an ack of some of a frame's jobs needs nothing else.
+    generations: when the young one is full it becomes the old one, and no entry is evicted by itself. Tables are cached
+    apart and longer: an ack of some of a frame's jobs needs nothing else.
 
-    Damage is an error only for those who want the records themselves: what they weigh can always be told.
+    Damage raises an error only where the records themselves are wanted: their size is guessed where it cannot be read.
     """
 
     def __init__(self, log: Log, cache_bytes_max: int) -> None:
@@ -139,19 +139,19 @@ class Reader:
         self._tables: OrderedDict[int, Table] = OrderedDict()
 
     def remember(self, location: int, event: Appended) -> None:
-        """Keep what was just appended for whoever reads it first."""
+        """Cache what was just appended for its first reader."""
         self._young[location] = event
         self._young_bytes += len(event.blobs) + _ENTRY_BYTES
         if self._young_bytes > _YOUNG_BYTES:
             self._old, self._young, self._young_bytes = self._young, {}, 0
 
     def frame(self, location: int) -> Frame:
-        """The frame at a location. Raises Corrupt where it cannot be read whole."""
+        """Return the frame at a location. Raises Corrupt where it cannot be read whole."""
         frame = self._frames.get(location)
         return frame if frame is not None else self._open(location, self._event(location))
 
     def refused_ms(self, segment: int, now_ms: int) -> int:
-        """How long the disk has refused reads of a segment, counted from the first call about it."""
+        """Return how long the disk has refused reads of a segment, counted from the first call about it."""
         if self._refused[0] != segment:
             self._refused = (segment, now_ms)
         return now_ms - self._refused[1]
@@ -180,19 +180,26 @@ class Reader:
             self._cached_bytes -= len(old.blobs)
 
     def records(self, topic: Topic, runs: list[int]) -> list[Stored]:
-        """The records of live seqs, ascending."""
+        """Return the records of live seqs, ascending. Raises Corrupt where one of them cannot be read."""
         if len(runs) == 2 and runs[1] == 1:
             seq, entries = runs[0], topic.frame_index
             at, index = (0, bisect_right(entries[0].firsts, seq) - 1) if len(entries) == 1 else find(entries, seq)
             entry = entries[at]
-            return self._record(entry.segment << 32 | entry.offsets[index], seq)
+            location = entry.segment << 32 | entry.offsets[index]
+            frame = self._frames.get(location)
+            if frame is None:
+                event = self._young.get(location) or self._event(location)
+                if event.__class__ is Appended and event.count == 1 and event.plain:
+                    return [Stored(seq, event.ts_ms, event.blobs)]  # a single put: there is no table to build
+                frame = self._open(location, event)
+            return frame.records(seq, seq + 1)
         found, lost = self.readable(topic, runs)
         if lost:
             raise next(iter(lost.values()))
         return found
 
     def readable(self, topic: Topic, runs: list[int]) -> tuple[list[Stored], dict[int, Corrupt]]:
-        """The records of live seqs that can be read, ascending, and why each of the others cannot."""
+        """Return the records of live seqs that can be read, ascending, and for each other seq the error."""
         found: list[Stored] = []
         lost: dict[int, Corrupt] = {}
         for start, n in zip(runs[::2], runs[1::2], strict=True):
@@ -204,18 +211,8 @@ class Reader:
                     lost.update(dict.fromkeys(range(lo, hi), error))
         return found, lost
 
-    def _record(self, location: int, seq: int) -> list[Stored]:
-        """One record. Where its frame holds nothing else, as with single puts, there is no table to build."""
-        frame = self._frames.get(location)
-        if frame is None:
-            event = self._young.get(location) or self._event(location)
-            if event.__class__ is Appended and event.count == 1 and event.plain:
-                return [Stored(seq, event.ts_ms, event.blobs)]
-            frame = self._open(location, event)
-        return frame.records(seq, seq + 1)
-
     def sizes(self, topic: Topic, lo: int, hi: int) -> Iterator[tuple[int, int]]:
-        """(seq, bytes) of the live records with seqs in ``[lo, hi)``, ascending; guessed where they are unreadable."""
+        """Yield (seq, bytes) of the live records with seqs in ``[lo, hi)``, ascending; guessed where unreadable."""
         for first, follower, location, size in _frames(topic, lo, hi):
             table = self._table(topic, first, follower, location=location, size=size)
             for index in table.between(lo, hi):
@@ -224,8 +221,8 @@ class Reader:
                     yield seq, table.size(index)
 
     def weigh(self, topic: Topic, runs: list[int]) -> int:
-        """How many bytes the records of these live seqs take. Whole frames are weighed without being read, and those
-        that cannot be read are guessed at.
+        """Return how many bytes the records of these live seqs take. Whole frames are not read for it, and the sizes
+        in frames that cannot be read are guessed.
         """
         if len(runs) == 2:
             lo, n = runs
@@ -234,8 +231,8 @@ class Reader:
                 at, index = (0, bisect_right(entries[0].firsts, lo) - 1) if len(entries) == 1 else find(entries, lo)
                 entry = entries[at]
                 firsts = entry.firsts
-                behind = firsts[index + 1] if index + 1 < len(firsts) else _behind(topic, at)
-                if firsts[index] == lo and behind == lo + 1:
+                seq_after = firsts[index + 1] if index + 1 < len(firsts) else _seq_after(topic, at)
+                if firsts[index] == lo and seq_after == lo + 1:
                     return entry.sizes[index]
             return self._weigh_run(topic, lo, lo + n)
         return sum(self._weigh_run(topic, lo, lo + n) for lo, n in zip(runs[::2], runs[1::2], strict=True))
@@ -251,7 +248,7 @@ class Reader:
         return total
 
     def _table(self, topic: Topic, first: int, follower: int, *, location: int, size: int) -> Table:
-        """The table of the frame that answers for ``[first, follower)``; a guess where it cannot be read."""
+        """Return the table of the frame that holds ``[first, follower)``; a guess where it cannot be read."""
         table = self._tables.get(location)
         if table is None:
             try:
@@ -265,13 +262,13 @@ class Reader:
         return table
 
 
-def _behind(topic: Topic, at: int) -> int:
-    """The first seq behind those that piece ``at`` answers for."""
+def _seq_after(topic: Topic, at: int) -> int:
+    """Return the first seq after those that piece ``at`` holds."""
     return topic.frame_index[at + 1].firsts[0] if at + 1 < len(topic.frame_index) else topic.head_seq + 1
 
 
 def _frames(topic: Topic, lo: int, hi: int) -> Iterator[tuple[int, int, int, int]]:
-    """The frames that answer for seqs in ``[lo, hi)``, ascending: (first seq, seq behind its last, location, bytes)."""
+    """Yield the frames that hold seqs in ``[lo, hi)``, ascending: (first seq, seq after its last, location, bytes)."""
     entries = topic.frame_index
     if not entries or lo >= hi:
         return
@@ -280,11 +277,11 @@ def _frames(topic: Topic, lo: int, hi: int) -> Iterator[tuple[int, int, int, int
     while at < len(entries):
         entry = entries[at]
         firsts, base = entry.firsts, entry.segment << 32
-        behind = _behind(topic, at)
+        seq_after = _seq_after(topic, at)
         while index < len(firsts):
             if firsts[index] >= hi:
                 return
-            follower = firsts[index + 1] if index + 1 < len(firsts) else behind
+            follower = firsts[index + 1] if index + 1 < len(firsts) else seq_after
             yield firsts[index], follower, base | entry.offsets[index], entry.sizes[index]
             index += 1
         at, index = at + 1, 0

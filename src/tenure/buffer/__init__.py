@@ -1,7 +1,7 @@
-"""The buffer: byte entries become durable batches on object storage, in one order, for one fenced consumer per group.
+"""The buffer: durable batches of byte entries on object storage, in one order, with one fenced consumer per group.
 
-Producers keep no state; a manifest of small numbered deltas orders their batches; exactly once where the sink stores
-data and sequence together. ``docs/design/buffer.md`` says why it is safe.
+Producers keep no state. A manifest of small numbered deltas orders their batches. Delivery is exactly once where the
+sink stores data and sequence together. ``docs/design/buffer.md`` gives the proof.
 """
 
 from tenure.buffer.batch.fetch import FetchHandle
@@ -25,6 +25,7 @@ from tenure.buffer.store.interface import (
     ObjectMissing,
     ObjectStore,
     OutcomeUnknown,
+    StoreFull,
     StoreRefused,
     open_store,
 )
@@ -61,6 +62,7 @@ __all__ = [
     "Range",
     "Sink",
     "SqliteSink",
+    "StoreFull",
     "StoreRefused",
     "WriteHandle",
     "Written",

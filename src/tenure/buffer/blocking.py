@@ -1,4 +1,4 @@
-"""The buffer for code that blocks: each call is the async one, run on the process's background loop."""
+"""The blocking API of the buffer: each call runs the async one on the process's background loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["BlockingWriteHandle", "Consumer", "Producer"]
 
 
 class BlockingWriteHandle:
-    """As ``WriteHandle``."""
+    """``WriteHandle`` for a thread that blocks."""
 
     def __init__(self, handle: WriteHandle) -> None:
         self._handle = handle

@@ -1,4 +1,4 @@
-"""Looking at a buffer without taking part: figures, the folded manifest, its entries, and what is wrong with it."""
+"""Read-only inspection of a buffer: figures, the folded manifest, its entries, and a check for damage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["BufferStat", "Finding", "buffer_id", "dump", "entries", "stat", "ver
 
 
 class BufferStat(msgspec.Struct, frozen=True):
-    """A buffer in figures; those with ``total`` count from its beginning."""
+    """The figures of a buffer; those with ``total`` count from its beginning."""
 
     buffer_id: str
     url: str
@@ -44,12 +44,12 @@ class BufferStat(msgspec.Struct, frozen=True):
     runs: int
     retain_for_ms: int
     kept: list[Kept]
-    """Why the batches stay that it holds."""
+    """The reasons why batches that it holds stay."""
     groups: list[GroupStat]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something ``verify`` saw: ``kind`` is damaged, missing, gap, orphan, void or foreign; the first three harm."""
+    """One finding of ``verify``: ``kind`` is damaged, missing, gap, orphan, void or foreign; the first three harm."""
 
     kind: str
     key: str
@@ -62,12 +62,12 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 async def stat(store: ObjectStore | str, *, settings: BufferSettings | None = None) -> BufferStat:
-    """The buffer's figures. Costs follow from what the manifest counts: a batch is a put, a commit a put and a head."""
+    """Return the buffer's figures. Costs follow from its counts: a batch is a put, a commit a put and a head."""
     journal = Journal(store, settings=settings)
     state = await journal.open(create=False, writing=False)
     commits = state.number + 1
     requests = state.next_seq + 2 * commits
-    hours = max((state.ts_ms - _born_ms(state.buffer)) / 3_600_000, 1)  # what is younger is no rate yet
+    hours = max((state.ts_ms - _born_ms(state.buffer)) / 3_600_000, 1)  # below an hour there is no rate yet
     return BufferStat(
         buffer_id=state.buffer,
         url=journal.store.url,
@@ -92,12 +92,12 @@ async def stat(store: ObjectStore | str, *, settings: BufferSettings | None = No
 
 
 async def buffer_id(store: ObjectStore | str, *, settings: BufferSettings | None = None) -> str:
-    """The buffer's id, for a request or two: what a table that knows its own sequence is asked with."""
+    """Return the buffer's id, in a request or two: the key under which a table keeps its sequence."""
     return (await Journal(store, settings=settings).marker()).buffer
 
 
 async def dump(store: ObjectStore | str, *, settings: BufferSettings | None = None) -> dict[str, Any]:
-    """The folded manifest as plain values, ready for JSON."""
+    """Return the folded manifest as plain values, ready for JSON."""
     journal = Journal(store, settings=settings)
     state = await journal.open(create=False, writing=False)
     plain: dict[str, Any] = msgspec.to_builtins(state, enc_hook=manifest.plain)
@@ -118,9 +118,9 @@ async def entries(
     settings: BufferSettings | None = None,
     follow: bool = False,
 ) -> AsyncIterator[Descriptor]:
-    """The batches from ``low`` up to, not including, ``high`` that the buffer still holds, in order.
+    """Yield the batches from ``low`` up to, not including, ``high`` that the buffer still holds, in order.
 
-    With ``follow`` it goes on with those that come, looking every ``poll_ms``.
+    With ``follow`` it continues with new ones, looking every ``poll_ms``.
     """
     journal = Journal(store, settings=settings)
     state, catalog = await journal.open(create=False, writing=False), Catalog(journal)
@@ -138,16 +138,16 @@ async def entries(
 async def verify(
     store: ObjectStore | str, *, settings: BufferSettings | None = None, data: bool = True
 ) -> AsyncIterator[Finding]:
-    """What is wrong or odd: damaged and missing batches, gaps in the manifest, orphans, foreign files.
+    """Yield what is wrong or odd: damaged and missing batches, gaps in the manifest, orphans, foreign files.
 
-    The buffer may be at work: what a collector deleted while we looked is not missing.
-    ``data=False`` looks at sizes only and downloads nothing. Raises Corrupt if the manifest itself cannot be followed.
+    The buffer may be in use: a batch that a collector deleted during the check is not reported as missing.
+    ``data=False`` checks sizes only and downloads nothing. Raises Corrupt if the manifest itself cannot be followed.
     """
     journal = Journal(store, settings=settings)
     state = await journal.open(create=False, writing=False)
     fetcher = FetchHandle(journal.store.inner, settings=settings)
     referenced = set[str]()
-    listed = {info.key: info async for info in journal.patient.listed("data/")}
+    listed = {info.key: info async for info in journal.retrying.list_objects("data/")}
     expected = state.first_seq
     async for descriptor in Catalog(journal).walk(state.first_seq, state.next_seq):
         if descriptor.seq > max(expected, journal.state.first_seq):
@@ -158,9 +158,9 @@ async def verify(
         if finding is not None and (await journal.sync()).first_seq <= descriptor.seq:
             yield finding
     for key in sorted(set(listed) - referenced):
-        yield _unreferenced(key, state.void)
-    async for info in journal.patient.listed(""):
-        if not info.key.startswith(("data/", "probe/", "quarantine/")) and not _ours(info.key):
+        yield _describe_unreferenced(key, state.void)
+    async for info in journal.retrying.list_objects(""):
+        if not info.key.startswith(("data/", "probe/", "quarantine/")) and not _is_ours(info.key):
             yield Finding("foreign", info.key, "not a file of the buffer; it is left alone")
 
 
@@ -178,7 +178,7 @@ async def _look_at(descriptor: Descriptor, info: ObjectInfo | None, fetcher: Fet
     return None
 
 
-def _unreferenced(key: str, void: str) -> Finding:
+def _describe_unreferenced(key: str, void: str) -> Finding:
     if (found := BATCH.fullmatch(key)) is None:
         return Finding("foreign", key, "not a batch of the buffer; it is left alone")
     if found[1] < void:
@@ -186,12 +186,12 @@ def _unreferenced(key: str, void: str) -> Finding:
     return Finding("orphan", key, "not committed, or acknowledged and not collected yet")
 
 
-def _ours(key: str) -> bool:
+def _is_ours(key: str) -> bool:
     return key == MARKER or any(shape.fullmatch(key) for shape in (DELTA, CHECKPOINT, RUN, FREED, PLAN, NOTE))
 
 
 def _born_ms(buffer_id: str) -> int:
-    """A buffer's id is a ULID: its first ten letters are the time."""
+    """Return when a buffer was created: its id is a ULID, whose first ten letters are the time."""
     value = 0
     for letter in buffer_id[:10]:
         value = value << 5 | "0123456789ABCDEFGHJKMNPQRSTVWXYZ".index(letter)

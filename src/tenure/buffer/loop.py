@@ -1,4 +1,4 @@
-"""One background event loop per process, for callers that block."""
+"""The background event loop of a process, for blocking callers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _making = threading.Lock()
 
 
 class BackgroundLoop:
-    """A loop in a daemon thread; it belongs to the process that made it."""
+    """An event loop in a daemon thread; it belongs to the process that made it."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -27,7 +27,7 @@ class BackgroundLoop:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The coroutine's result, waited for in this thread."""
+        """Run the coroutine on the loop, wait for it in this thread, and return its result."""
         if threading.current_thread() is self._thread or self.pid != os.getpid():
             work.close()
             raise Invalid("blocking calls belong in a thread of their own, in the process that opened them")
@@ -39,17 +39,17 @@ class BackgroundLoop:
             raise
 
 
-def _forget() -> None:
-    """A child of a fork has neither the thread nor, perhaps, anybody to release the lock."""
+def _reset_after_fork() -> None:
+    """Reset after a fork: the child has neither the thread nor, perhaps, a thread that will release the lock."""
     global _shared, _making
     _shared, _making = None, threading.Lock()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 def background() -> BackgroundLoop:
-    """This process's background loop, made when first asked for: a fork makes its own."""
+    """Return this process's background loop, made on first use: a fork makes its own."""
     global _shared
     with _making:
         if _shared is None or _shared.pid != os.getpid():

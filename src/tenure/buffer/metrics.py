@@ -1,4 +1,4 @@
-"""What the buffer counts: plain numbers, and a store that counts what is asked of it."""
+"""The buffer's metrics: plain counters, and a store that counts its requests and bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["BufferMetrics", "Metered"]
 
 
 class BufferMetrics(msgspec.Struct):
-    """Counters since the start of one producer, consumer or collector. ``snapshot`` adds what follows from them."""
+    """Counters since the start of one producer, consumer or collector. ``snapshot`` adds figures derived from them."""
 
     started_ms: int = 0
     # Producing
@@ -59,7 +59,7 @@ class BufferMetrics(msgspec.Struct):
     bytes_received: int = 0
 
     def snapshot(self, now_ms: int) -> dict[str, Any]:
-        """Everything as plain values, with requests per GB, objects per hour and the oldest unflushed age."""
+        """Return everything as plain values, with requests per GB, objects per hour and the oldest unflushed age."""
         requests = sum(self.requests.values())
         moved = max(self.entry_bytes, self.bytes_fetched)
         hours = max(now_ms - self.started_ms, 1) / 3_600_000
@@ -88,12 +88,12 @@ class Metered:
         return self.inner.url
 
     async def put_new(self, key: str, data: Bytes) -> None:
-        self._sent("put_new", data)
+        self._count_sent("put_new", data)
         await self.inner.put_new(key, data)
         self.metrics.objects_created += 1
 
     async def put(self, key: str, data: Bytes) -> None:
-        self._sent("put", data)
+        self._count_sent("put", data)
         await self.inner.put(key, data)
         self.metrics.objects_created += 1
 
@@ -132,7 +132,7 @@ class Metered:
         self._count("head")
         return await self.inner.now_ms()
 
-    def _sent(self, kind: str, data: Bytes) -> None:
+    def _count_sent(self, kind: str, data: Bytes) -> None:
         self._count(kind)
         self.metrics.bytes_sent += len(data)
 

@@ -10,13 +10,13 @@ from tenure.limits import MIB, check_limits
 __all__ = ["FOOTER_BYTES_MAX", "RETAIN_FOR_MS_MAX", "BufferSettings"]
 
 FOOTER_BYTES_MAX = 64 * MIB
-"""What a batch's footer may hold of its calls: readers of Parquet refuse one beyond 100 MB."""
+"""The bytes of its calls in a batch's footer, at most: Parquet readers refuse a footer beyond 100 MB."""
 RETAIN_FOR_MS_MAX = 100 * 365 * 86_400_000
 """The longest retention of a buffer."""
 
 
 class BufferSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a producer, a consumer and a collector may take, hold and wait for."""
+    """Limits and times of producers, consumers and collectors."""
 
     # Producing
     flush_bytes: int = 64 * MIB
@@ -50,7 +50,7 @@ class BufferSettings(msgspec.Struct, frozen=True, kw_only=True):
     backoff_ms_max: int = 2_000
     """The longest wait between attempts after a failure."""
     conflict_ms_max: int = 250
-    """The longest wait between attempts after a conflict: short, so that nobody starves."""
+    """The longest wait between attempts after a conflict: short, so that no writer starves."""
     reads_max: int = 32
     """Deltas read at once while catching up."""
 
@@ -58,7 +58,7 @@ class BufferSettings(msgspec.Struct, frozen=True, kw_only=True):
     run_entries: int = 2_048
     """Entries that leave the tail for a run object at once."""
     checkpoint_deltas: int = 256
-    """Deltas between two checkpoints: what an opening has to read at most, or little more."""
+    """Deltas between two checkpoints: about the most that opening a buffer reads."""
     delta_bytes_max: int = 4 * MIB
     """The largest delta that is read or written."""
     checkpoint_bytes_max: int = 64 * MIB
@@ -76,7 +76,7 @@ class BufferSettings(msgspec.Struct, frozen=True, kw_only=True):
     ack_every: int = 100
     """Acks between two durable ones."""
     poll_ms: int = 100
-    """Between two looks at the manifest while waiting for a batch."""
+    """Time between two reads of the manifest while waiting for a batch."""
     descriptors_max: int = 10_000
     """Descriptors that one call hands out."""
     batch_bytes_max: int = 512 * MIB
@@ -88,10 +88,10 @@ class BufferSettings(msgspec.Struct, frozen=True, kw_only=True):
     grace_ms: int = 3_600_000
     """Age, by the store's clock, below which no object is deleted."""
     retain_for_ms: int = 0
-    """How long the buffer keeps a batch at least, from its last entry on, for replays: kept in the manifest. A new
-    buffer gets it; an opener that asks for more than an older buffer keeps raises that, and none lowers it."""
+    """The least time that the buffer keeps a batch after its last entry, for replays; it is stored in the manifest. A
+    new buffer gets it; an opener that asks for more than an older buffer keeps raises that, and none lowers it."""
     forget_producer_ms: int = 86_400_000
-    """Silence after which a producer's record may go, if its last batch was voided."""
+    """Silence after which a producer's record may be removed, if its last batch was voided."""
     collect_objects_max: int = 10_000
     """Objects that one pass deletes."""
     free_deltas: int = 1_024

@@ -136,7 +136,7 @@ def _verify(directory: Directory, as_json: AsJson = False) -> None:
     """Read every byte of a log, change nothing, and list every problem. Exit code 1 if there is one."""
     from tenure.cli.commands import salvage
 
-    raise typer.Exit(screen.answer(lambda: salvage.verified(directory), salvage.show, as_json=as_json))
+    raise typer.Exit(screen.answer(lambda: salvage.verify(directory), salvage.show, as_json=as_json))
 
 
 def _salvage(
@@ -150,7 +150,7 @@ def _salvage(
     """
     from tenure.cli.commands import salvage
 
-    raise typer.Exit(screen.answer(lambda: salvage.salvaged(directory, into), salvage.show, as_json=as_json))
+    raise typer.Exit(screen.answer(lambda: salvage.salvage(directory, into), salvage.show, as_json=as_json))
 
 
 _COMMANDS: Final[dict[str, str | Callable[..., None]]] = {

@@ -1,4 +1,4 @@
-"""Errors of commands on buffers and with Spark: one line each, and more for a file with more mistakes."""
+"""Turn errors of commands on buffers and with Spark into a line each and an exit code."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tenure.cli.screen import note, refuse
 from tenure.errors import Invalid, TenureError
 from tenure.extras import extra_of, needs_extra
 
-__all__ = ["guarded", "sentence_of"]
+__all__ = ["run_guarded", "sentence_of"]
 
 _OF_SPARK: Final = ("pyspark", "py4j", "grpc")
 _CAUSE: Final = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 _REASON_MAX: Final = 300
 
 
-def guarded(work: Callable[[], int], *, as_json: bool, spark: bool = True) -> int:
-    """Return the exit code of a command, also where an extra is not installed, a file is full of mistakes, a store
-    refuses, or a job fails. ``spark`` says that the command needs Spark: its extra brings that of the buffer.
+def run_guarded(work: Callable[[], int], *, as_json: bool, spark: bool = True) -> int:
+    """Run a command and return its exit code, also where an extra is not installed, a file has mistakes, a store
+    refuses or a job fails. ``spark``: the command needs Spark, whose extra includes that of the buffer.
     """
     try:
         return work()
@@ -49,8 +49,8 @@ def guarded(work: Callable[[], int], *, as_json: bool, spark: bool = True) -> in
 
 
 def sentence_of(error: Exception) -> str:
-    """The innermost cause that an error of Spark names, or its first line."""
-    said = str(error)
-    causes = _CAUSE.findall(said)
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    """Return the innermost cause in an error of Spark, or its first line."""
+    text = str(error)
+    causes = _CAUSE.findall(text)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     return (causes[-1] if causes else lines[0] if lines else type(error).__name__)[:_REASON_MAX]

@@ -1,7 +1,7 @@
-"""Where the `tenure` command starts: the last net under every command, and nothing that is slow to import.
+"""The entry point of the `tenure` command: exit codes, and the handler of last resort for errors. No slow imports.
 
-No traceback reaches a user. What is known to go wrong is one line that says what to do next; what is not known is one
-line too, and ``TENURE_DEBUG=1`` shows the rest of it.
+No traceback reaches a user. A known error is one line that says what to do next; an unknown error is one line too, and
+``TENURE_DEBUG=1`` shows its traceback.
 
     0    it worked, and nothing is wrong
     1    a problem was found: damage, a loss, a topic or a job that is not there, a conflict with what is stored
@@ -36,7 +36,7 @@ INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command line and leave with one of the documented exit codes."""
+    """Run the command line and exit with one of the documented exit codes."""
     guard_output()
     try:
         from tenure.cli.app import app
@@ -46,7 +46,7 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     except OutputFailed as failed:
         discard_output()
-        if isinstance(failed.error, BrokenPipeError):  # whoever read our output has gone, and asks for no more
+        if isinstance(failed.error, BrokenPipeError):  # the reader of our output has closed it
             sys.exit(PROBLEM)
         _leave(
             f"the answer could not be written: {failed}. What the command did stands: look before you repeat", UNKNOWN
@@ -59,10 +59,10 @@ def main() -> None:
 
 
 def _run(app: Typer) -> int | str | None:
-    """Run the command line and return its exit code, with everything that it printed written out."""
+    """Run the command line, flush its output and return its exit code."""
     try:
         if "--json" in sys.argv:
-            return _run_for_a_program(app)
+            return _run_for_program(app)
         app(prog_name="tenure")
     except SystemExit as left:
         return left.code
@@ -71,7 +71,7 @@ def _run(app: Typer) -> int | str | None:
     return OK
 
 
-def _run_for_a_program(app: Typer) -> int:
+def _run_for_program(app: Typer) -> int:
     """Run the command line so that wrong usage is a JSON document too; returns the exit code."""
     from typer import Abort
 
@@ -88,7 +88,7 @@ def _run_for_a_program(app: Typer) -> int:
 
 
 def _leave(message: str, code: int) -> NoReturn:
-    with suppress(OSError):  # the exit code says it too
+    with suppress(OSError):  # the exit code reports it too
         print(f"tenure: {message}", file=sys.stderr, flush=True)
     sys.exit(code)
 

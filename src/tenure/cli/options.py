@@ -41,7 +41,7 @@ _KEY_FILE_BYTES_MAX: Final = 4096
 
 
 def duration(text: str) -> int:
-    """Milliseconds from what stands on the command line: ``30s``, ``5m``, ``1h30m``, ``250ms``, or a plain 0."""
+    """Parse a duration of the command line into ms: ``30s``, ``5m``, ``1h30m``, ``250ms``, or a plain 0."""
     try:
         return ms_of(0 if text == "0" else text, field="a duration")
     except Invalid:
@@ -72,7 +72,7 @@ NodeName = Annotated[
 
 
 def default_node() -> str:
-    """Who a person at a terminal is: the same in the next command, so that an ack finds its claim."""
+    """Return the node name of a user at a terminal: the same in the next command, so that an ack finds its claim."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
@@ -82,7 +82,7 @@ def default_node() -> str:
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Which server a command talks to, with which key, and for how long."""
+    """The server of a command, its key and its timeout."""
 
     url: str | None
     key_file: Path | None
@@ -127,8 +127,8 @@ def set_options(
 
 
 def key_in(file: Path) -> str:
-    """Return the key that a file holds; a flag of its own would show it to every process. Raises Invalid for a file
-    that holds none, and OSError.
+    """Return the key in a file; a flag for the key itself would show it to every process. Raises Invalid for a file
+    without exactly one key, and OSError.
     """
     with file.open("rb") as opened:
         words = opened.read(_KEY_FILE_BYTES_MAX).split()

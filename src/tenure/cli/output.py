@@ -1,7 +1,7 @@
-"""Standard output that fails in one way: a full disk or a closed pipe raises `OutputFailed`, from any depth.
+"""Guard standard output: a full disk or a closed pipe raises `OutputFailed`, from any depth.
 
-A command talks to a server and to files too, and catches the errors of both as OSError. An error of its own output is
-another matter: the command was carried out, and only its answer is lost.
+Commands catch the errors of servers and files as OSError. An error of standard output is different: the command was
+carried out, and only its answer is lost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STDERR: Final = 2
 
 
 class OutputFailed(Exception):
-    """Standard output takes no more; ``error`` is why."""
+    """Standard output could not be written; ``error`` is why."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(error.strerror or str(error))
@@ -29,7 +29,7 @@ class OutputFailed(Exception):
 
 
 class _Guarded(io.FileIO):
-    """A descriptor whose failed writes are told apart from those of every other file."""
+    """A descriptor whose failed writes raise OutputFailed."""
 
     def write(self, data: ReadableBuffer) -> int:
         try:
@@ -39,7 +39,7 @@ class _Guarded(io.FileIO):
 
 
 class _Unbuffered(io.BufferedWriter):
-    """Writes everything at once, as `python -u` does: what a handler prints is in the log before the handler ends."""
+    """A writer that flushes every write, as `python -u` does: the prints of a handler are out before it ends."""
 
     def write(self, data: ReadableBuffer) -> int:
         written = super().write(data)
@@ -48,9 +48,9 @@ class _Unbuffered(io.BufferedWriter):
 
 
 def guard_output() -> None:
-    """Make standard output raise OutputFailed, and write what the terminal does not know as a question mark.
+    """Make standard output raise OutputFailed, and replace characters that the terminal cannot encode.
 
-    A standard stream that was closed becomes /dev/null: else the next file or socket would take its number.
+    A closed standard stream becomes /dev/null: otherwise the next file or socket would take its number.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         os.set_inheritable(descriptor, True)
@@ -72,5 +72,5 @@ def guard_output() -> None:
 
 
 def discard_output() -> None:
-    """Send what is still buffered to /dev/null, so that Python does not complain about it while it shuts down."""
+    """Send buffered output to /dev/null, so that Python does not report an error while it shuts down."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)

@@ -1,4 +1,4 @@
-"""A progress bar on standard error, there only where somebody looks and the work is long."""
+"""A progress bar on standard error, shown only on a terminal and for long work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOW_AFTER_S: Final = 0.3
 
 
 class Progress:
-    """Tells how far a long command is. ``total`` None means that nobody knows where the end is."""
+    """The progress of a long command. ``total`` None means that the total is unknown."""
 
     def __init__(self, what: str, *, total: int | None) -> None:
         self._what = what
@@ -27,8 +27,8 @@ class Progress:
     def __enter__(self) -> Progress:
         return self
 
-    def reached(self, done: int, words: str) -> None:
-        """So far: ``done`` of the total, and the same in words."""
+    def update(self, done: int, words: str) -> None:
+        """Show ``done`` of the total, and the same in words."""
         if self._bar is None:
             if not sys.stderr.isatty() or time.monotonic() - self._started < _SHOW_AFTER_S:
                 return

@@ -1,4 +1,4 @@
-"""Talking to a server: connect, run one command, and turn what went wrong into a line and an exit code."""
+"""Run a command against a server, and turn its errors into a line and an exit code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tenure.errors import Denied, Overloaded, TenureError
 if TYPE_CHECKING:
     from tenure.client.client import Client
 
-__all__ = ["ask", "connected", "exit_code", "plain", "refused", "reworded"]
+__all__ = ["ask", "exit_code", "open_client", "plain", "report_refusal", "reword"]
 
 _CONNECT_MS: Final = 5_000
 _RETRY_FOR_MS: Final = 1_000
@@ -27,16 +27,14 @@ _ATTEMPTS_MAX: Final = 1_000
 
 
 def exit_code(error: TenureError | OSError) -> int:
-    """The exit code for what a server or a file answered. What is not there or contradicts is a problem: the request
-    was sound.
-    """
+    """Return the exit code for an error of a server or a file."""
     return USAGE if isinstance(error, OSError) else error.exit_code
 
 
 @contextmanager
-def connected(target: Target, *, patient: bool = False) -> Iterator[Client]:
-    """A client of that server. A person who mistyped an address hears of it soon; work that is long and ``patient``
-    waits for a server that restarts, for as long as the timeout says.
+def open_client(target: Target, *, patient: bool = False) -> Iterator[Client]:
+    """Open a client of that server. It gives up soon, as on a mistyped address; ``patient`` work retries until the
+    timeout, while a server restarts.
     """
     from tenure.client.client import Client
     from tenure.client.settings import ClientSettings
@@ -62,12 +60,12 @@ def ask(
     as_json: bool,
     patient: bool = False,
 ) -> int:
-    """Run a command against a server and print what it found; returns the exit code."""
+    """Run a command against a server and print its result; returns the exit code."""
     try:
-        with connected(target, patient=patient) as client:
+        with open_client(target, patient=patient) as client:
             payload, code = find(client)
     except (TenureError, OSError) as error:
-        return refused(target, error, as_json=as_json)
+        return report_refusal(target, error, as_json=as_json)
     if as_json:
         document(payload)
     else:
@@ -75,15 +73,15 @@ def ask(
     return code
 
 
-def reworded(error: TenureError, message: str, **more: Any) -> TenureError:
-    """The same error, saying it better."""
+def reword(error: TenureError, message: str, **more: Any) -> TenureError:
+    """Return the same error with another message."""
     again = type(error)(message, code=error.code)
     again.detail = error.detail | more
     return again
 
 
 def plain(value: Any) -> Any:
-    """A reply as plain values under the client's names, not the wire's; ``data`` and ``meta`` stay as they are."""
+    """Return a reply as plain values under the client's names, not the wire's; ``data`` and ``meta`` stay raw."""
     if isinstance(value, msgspec.Struct):
         fields = ((name, getattr(value, name)) for name in value.__struct_fields__)
         return {name: plain(field) for name, field in fields if field is not msgspec.UNSET}
@@ -92,14 +90,12 @@ def plain(value: Any) -> Any:
     return value
 
 
-def refused(target: Target, error: TenureError | OSError, *, as_json: bool) -> int:
-    """Say what stood in the way, with what to do about a missing key or a server that is not there; returns the exit
-    code.
-    """
+def report_refusal(target: Target, error: TenureError | OSError, *, as_json: bool) -> int:
+    """Print an error, with a hint for a missing key or an unreachable server; returns the exit code."""
     if isinstance(error, Denied) and error.code == "unauthorized":
         known = f"the key in {target.key_source} is not known there"
         hint = known if target.endpoint().key else f"set {KEY_VARIABLE}, or name a --key-file"
-        error = reworded(error, f"{error.message} ({hint})")
+        error = reword(error, f"{error.message} ({hint})")
     elif isinstance(error, Overloaded) and error.code == "unreachable":
-        error = reworded(error, f"{error.message} (start one with tenure serve, or set TENURE_URL to where it is)")
+        error = reword(error, f"{error.message} (start one with tenure serve, or set TENURE_URL to where it is)")
     return refuse(error, exit_code(error), as_json=as_json)

@@ -1,7 +1,7 @@
-"""What commands print, and how: a story or a table for people, JSON for programs.
+"""Print the results of commands: text and tables for people, JSON for programs.
 
-JSON goes out as UTF-8 whatever the terminal speaks, and carries a job's ``data`` as it was put, byte for byte but for
-the whitespace around it.
+JSON is written as UTF-8 whatever the terminal's encoding, and contains a job's ``data`` as it was put, byte for byte
+except for the whitespace around it.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ __all__ = ["Payload", "Shown", "answer", "console_for", "document", "escape", "l
 
 Payload = dict[str, Any]
 Shown = tuple[Payload, int]
-"""What a command found, ready for JSON, and its exit code."""
+"""The result of a command, ready for JSON, and its exit code."""
 
 _PLAIN_WIDTH = 110
-# A column of text that gets fewer cells than this is not read any more; numbers are never broken.
+# The narrowest readable column of text; numbers are never broken.
 _TEXT_WIDTH_MIN = 12
 _BETWEEN = 3
 
 
 def console_for(stderr: bool = False) -> Console:
-    """A console that is plain text of a fixed width where nobody looks at it through a terminal."""
+    """Return a console, which without a terminal prints plain text of a fixed width."""
     console = Console(stderr=stderr, highlight=False, emoji=False, soft_wrap=False)
     return console if console.is_terminal else Console(stderr=stderr, highlight=False, emoji=False, width=_PLAIN_WIDTH)
 
 
 def table(console: Console, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print rows under heads; a head that ends in ``#`` is a column of numbers. Without a terminal it is Markdown, and
-    a row is one line, however long it gets. On a terminal that is too narrow for the columns, each value gets a line.
+    a row is one line, however long. On a terminal that is too narrow for the columns, each value gets a line.
     """
     names = [head.rstrip("#") for head in heads]
     right = [head.endswith("#") for head in heads]
@@ -63,7 +63,7 @@ def table(console: Console, heads: Sequence[str], rows: Iterable[Sequence[object
 
 
 def _width_needed(names: list[str], right: list[bool], rows: list[list[str]]) -> int:
-    """How many cells a table takes at least: numbers whole, texts folded."""
+    """Return how many cells a table needs at least: numbers whole, texts folded."""
     total = 0
     for name, number, column in zip(names, right, zip(*rows, strict=True) if rows else [()] * len(names), strict=True):
         widest = max(map(cell_len, column), default=0)
@@ -109,15 +109,13 @@ def _emit(text: bytes) -> None:
 
 
 def note(message: str) -> None:
-    """One line for people, beside the output; given up where standard error takes none."""
+    """Print one line to standard error; ignored where that cannot be written."""
     with suppress(OSError):
         print(f"tenure: {clean(' '.join(message.split()))}", file=sys.stderr, flush=True)
 
 
 def answer(find: Callable[[], Shown], show: Callable[[Console, Payload], None], *, as_json: bool) -> int:
-    """Run a command on a directory and print what it found, or the one line about what stood in its way; returns the
-    exit code.
-    """
+    """Run a command on a directory and print its result, or its error in one line; returns the exit code."""
     try:
         payload, code = find()
     except (TenureError, OSError) as error:
@@ -130,7 +128,7 @@ def answer(find: Callable[[], Shown], show: Callable[[Console, Payload], None], 
 
 
 def refuse(error: TenureError | OSError, exit_code: int, *, as_json: bool) -> int:
-    """Say what stood in the way: one line, or a JSON document in the place of the answer. Returns the exit code."""
+    """Print an error: one line, or a JSON document in place of the result. Returns the exit code."""
     if isinstance(error, TenureError):
         code, message, detail = error.code, error.message, error.detail
     else:

@@ -1,4 +1,4 @@
-"""Numbers, times and texts as people read them."""
+"""Format numbers, times and texts for people."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 
 from tenure.core.state.ranges import to_runs
 
-__all__ = ["age", "clean", "count", "runs_shown", "seqs_shown", "short", "size", "spelled", "when"]
+__all__ = ["age", "clean", "count", "format_path", "format_runs", "format_seqs", "short", "size", "when"]
 
 _UNITS: Final = ("KiB", "MiB", "GiB")
 _SHORT_MAX: Final = 200
 _RANGES_MAX: Final = 5
-# What could move the cursor, colour the screen or turn the reading direction around, shown as its JSON escape instead.
+# Characters that move the cursor, colour the screen or change the reading direction, shown as their JSON escapes.
 _CONTROLS: Final = {
     number: f"\\u{number:04x}"
     for number in (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
@@ -22,7 +22,7 @@ _CONTROLS: Final = {
 
 
 def size(count: int) -> str:
-    """A number of bytes as people read it."""
+    """Format a number of bytes."""
     if count < 1024:
         return f"{count} B"
     power = min((count.bit_length() - 1) // 10, len(_UNITS))
@@ -30,12 +30,12 @@ def size(count: int) -> str:
 
 
 def count(number: int, one: str, many: str | None = None) -> str:
-    """A number with its noun."""
+    """Format a number with its noun."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def age(ms: int) -> str:
-    """A duration in its two largest units: ``850ms``, ``12s``, ``3m 20s``, ``5h 2m``, ``4d 7h``."""
+    """Format a duration in its two largest units: ``850ms``, ``12s``, ``3m 20s``, ``5h 2m``, ``4d 7h``."""
     if ms < 1000:
         return f"{ms}ms"
     seconds = ms // 1000
@@ -49,7 +49,7 @@ def age(ms: int) -> str:
 
 
 def when(ms: int | None) -> str:
-    """A moment in UTC to the millisecond; nothing for none."""
+    """Format a time in UTC to the millisecond; empty for None."""
     if not ms:
         return ""
     try:
@@ -60,27 +60,27 @@ def when(ms: int | None) -> str:
 
 
 def clean(text: str) -> str:
-    """A text of somebody else that may go to a terminal: no control characters, so one line."""
+    """Escape the control characters of a foreign text for a terminal, so that it is one line."""
     return text.translate(_CONTROLS)
 
 
 def short(text: str) -> str:
-    """The beginning of a text, cleaned; an ellipsis where there is more."""
+    """Return the cleaned beginning of a text, with an ellipsis where it is cut."""
     return clean(text if len(text) <= _SHORT_MAX else text[:_SHORT_MAX] + "…")
 
 
-def spelled(path: Path) -> str:
-    """A path as text, also where its bytes are not UTF-8."""
+def format_path(path: Path) -> str:
+    """Format a path, also where its bytes are not UTF-8."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-def seqs_shown(seqs: list[int]) -> str:
-    """Seqs as ranges: ``1-4, 9``."""
-    return runs_shown(to_runs(seqs))
+def format_seqs(seqs: list[int]) -> str:
+    """Format seqs as ranges: ``1-4, 9``."""
+    return format_runs(to_runs(seqs))
 
 
-def runs_shown(runs: list[int]) -> str:
-    """The same from ``[first, count, first, count, …]``."""
+def format_runs(runs: list[int]) -> str:
+    """Format ``[first, count, first, count, …]`` as ranges."""
     pairs = list(zip(runs[::2], runs[1::2], strict=True))
     shown = [str(first) if many == 1 else f"{first}-{first + many - 1}" for first, many in pairs[:_RANGES_MAX]]
     more = len(pairs) - _RANGES_MAX

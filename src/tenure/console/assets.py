@@ -1,6 +1,6 @@
-"""The console's files, out of the package and into memory, with the headers they are served under.
+"""Load the console's files from the package into memory, with the headers to serve them with.
 
-The set is fixed when it is read: a name that is not in it does not exist, so no path of a request ever touches a disk.
+The set is fixed when it is read: a name that is not in it does not exist, so no path of a request touches a disk.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HEADERS: Final[Mapping[bytes, bytes]] = {
     b"referrer-policy": b"no-referrer",
     b"cross-origin-opener-policy": b"same-origin",
     b"cross-origin-resource-policy": b"same-origin",
-    b"cache-control": b"no-cache",  # keep it, and ask whether it is still right: an upgrade shows at once
+    b"cache-control": b"no-cache",  # cache it, but revalidate: an upgrade shows at once
 }
 _TYPES: Final = {
     ".html": b"text/html; charset=utf-8",
@@ -45,7 +45,7 @@ _TYPES: Final = {
 
 
 class Asset(msgspec.Struct, frozen=True):
-    """One file as it is sent."""
+    """One file, with its content type and its etag."""
 
     body: bytes
     content_type: bytes
@@ -54,7 +54,7 @@ class Asset(msgspec.Struct, frozen=True):
 
 @cache
 def load() -> dict[str, Asset]:
-    """Every file of the page by its path within it, such as ``views/queue.js``."""
+    """Return every file of the page by its path, such as ``views/queue.js``."""
     return dict(_walk(files("tenure.console") / "page", ""))
 
 

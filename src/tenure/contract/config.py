@@ -98,7 +98,7 @@ class TopicConfig(msgspec.Struct, frozen=True, gc=False, array_like=True, kw_onl
 
     @property
     def durable(self) -> bool:
-        """Whether writes are answered only once synced: the older name for ``durability == "fsync"``."""
+        """Return whether writes are answered only once synced: the older name for ``durability == "fsync"``."""
         return self.durability == "fsync"
 
 

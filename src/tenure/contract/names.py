@@ -66,7 +66,7 @@ def check_tag(tag: object, *, bytes_max: int = TAG_BYTES_MAX) -> str:
 
 
 def check_reason(reason: object, *, bytes_max: int) -> str:
-    """Return why a job was given back, at most ``bytes_max`` bytes, unchanged, or raise Invalid; it may be empty."""
+    """Return the reason of a nack, at most ``bytes_max`` bytes, unchanged, or raise Invalid; it may be empty."""
     return _check_text(reason, "reason", bytes_min=0, bytes_max=bytes_max)
 
 

@@ -1,1 +1,1 @@
-"""The broker's lifecycle events on their way into a buffer: a process of its own that tails the log."""
+"""The export of the broker's lifecycle events into a buffer, by a process of its own that tails the log."""

@@ -1,4 +1,4 @@
-"""The buffer at the end of an export: one batch a call, under a producer that keeps its name for ever."""
+"""The buffer that an export writes to: one batch a call, under a producer name that never changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["BufferOutlet", "producer_name"]
 
 
 def producer_name(log: Disk) -> str:
-    """The name under which a log is exported: it is the log's own, so several brokers may share a buffer.
+    """Return the producer name for a log's export: it is the log's own, so several brokers may share a buffer.
 
     Raises NotFound where there is no log.
     """
@@ -25,7 +25,7 @@ def producer_name(log: Disk) -> str:
 
 
 class BufferOutlet:
-    """``async with BufferOutlet(store, name)``: what the exporter needs of a producer."""
+    """The exporter's outlet on a producer: ``async with BufferOutlet(store, name)``."""
 
     def __init__(self, store: ObjectStore | str, name: str) -> None:
         self._producer = Producer(store, name=name, replays=True)
@@ -46,7 +46,7 @@ class BufferOutlet:
         await self._producer.close()
 
     async def send(self, rows: list[bytes], metadata: bytes) -> None:
-        """Commit the rows as one batch. Raises what the producer raises; then its outcome is unknown."""
+        """Commit the rows as one batch. Raises what the producer raises; then the outcome is unknown."""
         handle = await self._producer.produce(rows, metadata)
         await self._producer.flush()
         await handle.durable()

@@ -1,7 +1,7 @@
-"""The exporter: it follows a log, hands what is new to a buffer, and knows after any end where to go on.
+"""The exporter: it follows a log, sends new rows to a buffer, and resumes after any crash without loss or repeat.
 
-One call is under way at a time. It is written down before it is made, and a call whose outcome is unknown is made
-again with the very same rows: whichever of the two the buffer takes, it holds them once.
+One call is under way at a time. The exporter records it before it makes it, and repeats a call whose outcome is unknown
+with the very same rows: whichever of the two the buffer takes, it holds them once.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import msgspec
 
 from tenure.errors import Conflict
 from tenure.export.follower import Step
-from tenure.export.gathering import Gathering
 from tenure.export.intents import Intent, Intents
-from tenure.export.resume import Cursor, beginning, cursor_of, goes_through, keep, kept_position, resume
+from tenure.export.next_call import NextCall
+from tenure.export.resume import Cursor, cursor_of, first_cursor, goes_through, keep, kept_position, resume
 from tenure.export.rows import Place
 from tenure.export.settings import ExportSettings
 from tenure.log.disk import PosixDisk
@@ -33,8 +33,10 @@ _STEPS_A_TURN = 64
 
 
 class Outlet(Protocol):
-    """A buffer, as the exporter sees it: ``ordinal`` is that of its last batch in there, -1 for none, and ``recalled``
-    what was said with that batch, where it is still there.
+    """The exporter's view of a buffer.
+
+    ``ordinal`` is that of its last batch there, -1 for none; ``recalled`` is the metadata of that batch, where it is
+    still there.
     """
 
     buffer: str
@@ -47,8 +49,9 @@ class Outlet(Protocol):
 
 
 class Progress(msgspec.Struct):
-    """How far an exporter has come since it was started; ``batch`` is the last one of the log that is told, and from
-    ``kept_batch`` on it needs the log to begin anew.
+    """The progress of an exporter since it was started.
+
+    ``batch`` is the last batch of the log that is exported; a restart needs the log from ``kept_batch`` on.
     """
 
     batch: int = 0
@@ -59,7 +62,7 @@ class Progress(msgspec.Struct):
 
 
 class Chunk(NamedTuple):
-    """Rows for one call, and the place behind them; ``is_full`` where there are more to come."""
+    """The rows for one call, and the place after them; ``is_full`` where there are more to come."""
 
     rows: list[bytes]
     place: Place
@@ -67,12 +70,12 @@ class Chunk(NamedTuple):
 
 
 def directory_of(data: Path) -> Path:
-    """Where an exporter keeps what it needs, beside the log that it follows; a directory in it for each buffer."""
+    """Return where an exporter keeps its files, beside the log that it follows; one directory for each buffer."""
     return data / "export"
 
 
 class About(msgspec.Struct, frozen=True):
-    """What is said with each call, for people and for an exporter that has lost its directory."""
+    """The metadata of each call, for people and for an exporter that has lost its directory."""
 
     first_batch: int
     last_batch: int
@@ -80,21 +83,26 @@ class About(msgspec.Struct, frozen=True):
     position: Position
     ts: int
     position_rows: int = 0
-    """Rows behind the position that belong to the call too."""
+    """Rows after the position that belong to the call too."""
 
 
 class Exporter:
-    """Follows the log of one data directory into one buffer. ``told`` is called after every step forward.
+    """A follower of the log of one data directory into one buffer. It calls ``on_progress`` after every step.
 
     Raises Conflict where another exporter is at work on the directory.
     """
 
     def __init__(
-        self, data: Path, outlet: Outlet, *, settings: ExportSettings, told: Callable[[Progress], None] = lambda _: None
+        self,
+        data: Path,
+        outlet: Outlet,
+        *,
+        settings: ExportSettings,
+        on_progress: Callable[[Progress], None] = lambda _: None,
     ) -> None:
         self._settings = settings
         self._outlet = outlet
-        self._told = told
+        self._on_progress = on_progress
         self._log = PosixDisk(data, create=False)
         self._lock = PosixDisk(directory_of(data))
         self._lock.lock()
@@ -102,13 +110,13 @@ class Exporter:
         self._intents = Intents(self._own.root / "intents")
         kept = kept_position(self._own)
         self._cursor = self._find_cursor()
-        self._follower, told_place, rows = resume(self._log, self._own, self._cursor, ordinal=outlet.ordinal + 1)
-        self._gathering = Gathering(rows, told=told_place, doubted=self._cursor.doubted, settings=settings)
-        self._steps = self._polled()
+        self._follower, stored, rows = resume(self._log, self._own, self._cursor, ordinal=outlet.ordinal + 1)
+        self._next_call = NextCall(rows, stored=stored, doubted=self._cursor.doubted, settings=settings)
+        self._steps = self._poll()
         self._folded_bytes = 0
         self._is_kept = kept is not None
         kept_batch = kept.batch if kept is not None else 0
-        self.progress = Progress(batch=self._cursor.told.position.batch - 1, kept_batch=kept_batch)
+        self.progress = Progress(batch=self._cursor.stored.position.batch - 1, kept_batch=kept_batch)
 
     def _find_cursor(self) -> Cursor:
         outlet = self._outlet
@@ -117,7 +125,7 @@ class Exporter:
             is_there = found.doubted is None or goes_through(self._log, found.doubted.position)
             return found if is_there else found._replace(doubted=None)
         if outlet.ordinal < 0 and not self._intents.known:
-            return beginning(self._log)
+            return first_cursor(self._log)
         try:
             about = msgspec.json.decode(outlet.recalled, type=About)
         except msgspec.MsgspecError:
@@ -129,8 +137,8 @@ class Exporter:
         return Cursor(Place(about.position, about.position_rows), ts=about.ts)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Export until told to stop, then what is there still, and end."""
-        self._told(self.progress)
+        """Export until ``stop`` is set, then what is there still, and return."""
+        self._on_progress(self.progress)
         while True:
             stopping = stop.is_set()
             is_full = await self._advance()
@@ -145,48 +153,48 @@ class Exporter:
         self._keep()
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Release the directory."""
         self._steps.close()
         self._intents.close()
         self._lock.unlock()
 
     async def _advance(self) -> bool:
-        """Hand over what is new; True where there is more."""
+        """Send what is new; return True where there is more."""
         chunk = await self._gather()
         if chunk is None:
             return False
         if chunk.rows:
             await self._send(chunk)
         self.progress.batch = chunk.place.position.batch - 1
-        self.progress.gaps = self._gathering.gaps_count
+        self.progress.gaps = self._next_call.gaps_count
         is_due = self._folded_bytes >= self._settings.checkpoint_bytes or not self._is_kept
         if is_due and not chunk.place.rows:  # within a batch the fold is ahead of its position
             self._keep()
-        self._told(self.progress)
+        self._on_progress(self.progress)
         return chunk.is_full
 
     async def _gather(self) -> Chunk | None:
-        """Rows for one call: all that is new, as far as one call goes, or exactly those of a call in doubt.
+        """Return the rows for one call: all that is new, up to the limits, or exactly those of a call in doubt.
 
-        None where there is nothing, or where the log does not yet show all that the call in doubt was made of: after a
-        crash its end is durable, but is said to be only once the broker is open again.
+        None where there is nothing, or where the log does not yet show all rows of the call in doubt: after a crash its
+        end is durable, but the log shows it as durable only once the broker is open again.
         """
-        gathering = self._gathering
-        for number, step in enumerate(chain(gathering.beyond(), self._steps)):
+        call = self._next_call
+        for number, step in enumerate(chain(call.beyond(), self._steps)):
             if number % _STEPS_A_TURN == 0:
                 await asyncio.sleep(0)
-            gathering.take(step)
-            if gathering.is_complete:
+            call.take(step)
+            if call.is_complete:
                 return self._chunk(is_full=True)
-        self._steps = self._polled()
-        return None if gathering.is_doubted else self._chunk(is_full=False)
+        self._steps = self._poll()
+        return None if call.is_doubted else self._chunk(is_full=False)
 
     def _chunk(self, *, is_full: bool) -> Chunk | None:
-        place = self._gathering.place
-        return None if place is None else Chunk(self._gathering.call(), place, is_full)
+        place = self._next_call.place
+        return None if place is None else Chunk(self._next_call.call(), place, is_full)
 
-    def _polled(self) -> Generator[Step, None, None]:
-        """The steps of a poll, and the bytes of log that they took."""
+    def _poll(self) -> Generator[Step, None, None]:
+        """Yield the steps of a poll, and count the bytes of log that they took."""
         before = self._follower.position
         for step in self._follower.poll():
             position = step.after.position
@@ -198,7 +206,7 @@ class Exporter:
     async def _send(self, chunk: Chunk) -> None:
         outlet, state = self._outlet, self._follower.state
         ts = state.log_ms + state.wall_offset_ms
-        before, after = self._cursor.told, chunk.place
+        before, after = self._cursor.stored, chunk.place
         self._intents.write(Intent(outlet.ordinal + 1, before, after, ts))
         last_batch = after.position.batch - (0 if after.rows else 1)
         about = About(before.position.batch, last_batch, len(chunk.rows), after.position, ts, after.rows)
@@ -208,8 +216,8 @@ class Exporter:
         self.progress.calls += 1
 
     def _keep(self) -> None:
-        """Keep the fold where every row it stands for is in the buffer, or there was none."""
-        if self._follower.position is not None and not self._gathering.has_rows:
+        """Save the fold where every row before it is in the buffer, or there was none."""
+        if self._follower.position is not None and not self._next_call.has_rows:
             keep(self._own, self._follower)
             self._folded_bytes, self._is_kept = 0, True
             self.progress.kept_batch = self._follower.position.batch

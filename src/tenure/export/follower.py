@@ -1,11 +1,11 @@
-"""From the tail of a log to lifecycle rows: a fold of its own, in another process than the broker's.
+"""The follower: it folds the tail of a log into lifecycle rows, in a process of its own.
 
-Rows need what the log alone does not say: who held a job that was acked, how often it was delivered, that its lease ran
-out. So the log is folded here once more, and each event is looked at right before it changes the state. Nothing but
-the log decides which rows come, so a second pass over the same batches gives the same rows.
+Rows need facts that a single log event lacks: who held a job that was acked, how often it was delivered, that its lease
+expired. So the follower folds the log once more, and makes each event's rows right before the event changes the state.
+Nothing but the log decides which rows come, so a second pass over the same batches gives the same rows.
 
-A lease that ran out is told as soon as the log shows a later time: with the next event on its queue, and for all queues
-whenever log time enters another second or the broker notes the time.
+The follower reports an expired lease as soon as the log shows a later time: with the next event on its queue, and for
+all queues whenever log time enters another second or the broker notes the time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["Follower", "Step"]
 _SWEEP_MS: Final = 1_000
 _STEP_ROWS_MAX: Final = 1_000
 _STEP_BYTES_MAX: Final = 1 << 20
-"""A batch with more rows is given in several steps: a million leases that run out are never a million rows at once."""
+"""The size above which a batch's rows come in several steps: never a million expired leases at once."""
 _OF_A_LIFE: Final = (Appended, Claimed, Acked, Released, Extended, DeadLettered, Redriven)
 
 
@@ -54,11 +54,12 @@ class Step(NamedTuple):
 
 
 class Follower:
-    """Folds a log as it grows and gives its rows. ``state`` and ``position`` belong together after each step that ends
-    a batch; within a batch the state is ahead.
+    """A fold of a growing log that yields its rows.
 
-    ``unknown`` are topics whose events came before the log said what they are, each with the first batch it was met
-    in. That happens only where the beginning of the log is gone; it is reported as a gap once the topic is known.
+    ``state`` and ``position`` belong together after each step that ends a batch; within a batch the state is ahead.
+
+    ``unknown`` are topics whose events came before the log named them, each with the first batch it was met in. That
+    happens only where the beginning of the log is gone; it is reported as a gap once the topic is known.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Follower:
         position: Position | None = None,
         unknown: dict[int, int] | None = None,
     ) -> None:
-        self.state = _listened(state or State())
+        self.state = _collecting_expiries(state or State())
         self.position = position
         self.unknown = unknown or {}
         self._disk = disk
@@ -77,10 +78,10 @@ class Follower:
         self._segment = position.segment if position is not None else 0
 
     def poll(self) -> Iterator[Step]:
-        """Give everything durable that is new, then end. An iterator that is not exhausted must be gone on with: what
-        follows in its batch is known to it alone.
+        """Yield everything durable that is new, then end.
 
-        Raises UnknownPosition where the log never went through the position, Corrupt where it is damaged.
+        The caller must exhaust the iterator: only it knows the rest of its batch. Raises UnknownPosition where the log
+        never went through the position, Corrupt where it is damaged.
         """
         if self._tailer is None:
             self.position = self.position or first_position(self._disk)
@@ -94,7 +95,7 @@ class Follower:
                 yield from self._follow(item)
 
     def _reach(self, position: Position) -> Place:
-        """The batch that ends here is folded."""
+        """Note that the batch that ends here is folded."""
         self.position = position
         if position.segment != self._segment:
             self._segment = position.segment
@@ -103,11 +104,11 @@ class Follower:
         return Place(position)
 
     def _miss(self, item: TailGap) -> Step:
-        """What was known does not hold behind a gap: begin again with what the log still says."""
+        """Begin again after a gap, with what the log still shows: the old state does not hold there."""
         assert self.position is not None
         before = Place(self.position)
         ts = self._wall(self.state.log_ms)
-        self.state, self.unknown = _listened(State()), {}
+        self.state, self.unknown = _collecting_expiries(State()), {}
         first, last = item.first_batch, item.last_batch
         row = gap("trimmed", ts=ts, batch=last, n=TRIMMED_N, first_batch=first, last_batch=last)
         return Step(before, [row], self._reach(item.position), is_gap=True)
@@ -125,7 +126,7 @@ class Follower:
         yield Step(first, rows, self._reach(item.position))
 
     def _rows(self, item: TailBatch) -> Iterator[bytes]:
-        """Fold a batch and give its rows, each right before the event that it is about is folded."""
+        """Fold a batch and yield its rows, each right before its event is folded."""
         state, n = self.state, 0
         for kind, topic_id, location, body in item.frames:
             event = decode(kind, body)
@@ -146,7 +147,7 @@ class Follower:
                 n += 1
 
     def _pass_time(self, event: Event, topic_id: int) -> None:
-        """Let time reach an event before it is looked at, as the broker did before it decided on it."""
+        """Advance time to an event before its rows are made, as the broker did before it decided on it."""
         state, at = self.state, event.at_ms
         if at // _SWEEP_MS > state.log_ms // _SWEEP_MS or isinstance(event, ClockSet):
             for _, topic in sorted(state.by_id.items()):
@@ -155,7 +156,7 @@ class Follower:
             state.pass_time(state.by_id[topic_id], at)
 
     def _unknown_gap(self, event: Event, topic_id: int, *, batch: int, n: int) -> bytes:
-        """Report what could not be told of a topic, once its name is known or never will be."""
+        """Report the missing events of a topic, once its name is known or never will be."""
         topic = self.state.by_id.get(topic_id)
         name, first = topic.name if topic is not None else "", self.unknown.pop(topic_id)
         at = self._wall(event.at_ms)
@@ -165,7 +166,7 @@ class Follower:
         return log_ms + self.state.wall_offset_ms
 
 
-def _listened(state: State) -> State:
-    """A state that collects the leases that run out."""
+def _collecting_expiries(state: State) -> State:
+    """Return a state that collects expired leases."""
     state.ended = []
     return state

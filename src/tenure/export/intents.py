@@ -1,9 +1,9 @@
-"""What the exporter is about to commit, written down before it does: so a restart knows what a commit in doubt was.
+"""Intents: the exporter's next commit, recorded before it is made, so that a restart can resolve a commit in doubt.
 
-The buffer says how many batches of this exporter it holds, and this file which part of the log each of the last two was
-made of. Together they tell, after any crash, how far the export has come, also where the batch itself has long
-been consumed and collected. Two slots are overwritten in turn, so one of them is always whole, and a record costs
-one sync.
+The buffer shows how many batches of this exporter it holds, and this file which part of the log each of the last two
+was made of. Together they determine, after any crash, how far the export has come, also where the batch itself has long
+been consumed and collected. Two slots are overwritten in turn, so one of them is always whole, and a record costs one
+sync.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FRONT: Final = Struct("<QII")
 
 
 class Intent(msgspec.Struct, frozen=True, array_like=True):
-    """The batch ``ordinal`` of this exporter in its buffer contains the rows of the log from ``before`` to ``after``.
+    """An intent: the batch ``ordinal`` of this exporter contains the rows of the log from ``before`` to ``after``.
 
     ``ts`` is when the last of them happened, wall ms.
     """
@@ -55,7 +55,7 @@ class Intents:
         self.known = [intent for _, intent in found]
 
     def write(self, intent: Intent) -> None:
-        """Keep this one beside the newest. Returns once it is durable; raises OSError where it cannot be."""
+        """Store this intent beside the newest, and return once it is durable. Raises OSError where it cannot be."""
         body = _encode(intent)
         self._serial += 1
         data = _FRONT.pack(self._serial, len(body), crc32c(body)) + body

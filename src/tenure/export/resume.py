@@ -1,8 +1,8 @@
-"""Where an exporter goes on after any end: what is in the buffer, what was intended, and a fold that was kept.
+"""Resuming an export after any end: from the buffer's last batch, the intents, and a saved fold.
 
-The cursor says which rows are in the buffer. To tell the next ones their state is needed, so the fold is kept beside
-the log now and then; from there the log is folded in silence up to the cursor. Only where nothing kept can be used does
-it begin at the oldest segment.
+The cursor is the last row in the buffer. The rows after it need a state, so the exporter saves its fold beside the log
+from time to time; a restart folds the log from there up to the cursor without making rows. Only where no saved fold can
+be used does it begin at the oldest segment.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from tenure.log.interface import Position, UnknownPosition
 from tenure.log.recovery import locate
 from tenure.log.segment import list_heads
 
-__all__ = ["Cursor", "Resumed", "beginning", "cursor_of", "goes_through", "keep", "kept_position", "resume"]
+__all__ = ["Cursor", "Resumed", "cursor_of", "first_cursor", "goes_through", "keep", "kept_position", "resume"]
 
 _LOOKS_MAX = 5
 
 
 class Cursor(NamedTuple):
-    """Rows up to ``told`` are in the buffer; those up to ``doubted`` were on their way when the exporter ended."""
+    """The last row that is ``stored`` in the buffer, and the last of a call in doubt when the exporter ended."""
 
-    told: Place
+    stored: Place
     doubted: Place | None = None
     ts: int = 0
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True):
-    """A fold, kept for the next start: every row up to its position is in the buffer."""
+    """A fold, saved for the next start: every row up to its position is in the buffer."""
 
     unknown: dict[int, int]
     state: bytes
 
 
 class Resumed(NamedTuple):
-    """A follower, how far its rows are in the buffer already, and rows to be told before its own."""
+    """A follower, the last of its rows that is in the buffer, and rows to export before its own."""
 
     follower: Follower
-    told: Place
+    stored: Place
     rows: list[bytes]
 
 
@@ -57,10 +57,10 @@ _decode = msgspec.msgpack.Decoder(Kept).decode
 
 
 def cursor_of(intents: Sequence[Intent], *, ordinal: int) -> Cursor | None:
-    """How far the export has come into a buffer whose last batch of it is ``ordinal``, -1 for none; None where the
-    intents, newest first, do not say: there are none, or they are those of an older copy.
+    """Return how far the export has come into a buffer whose last batch of it is ``ordinal``, -1 for none.
 
-    An intent is written once the call before it is committed, so only the newest may be in doubt.
+    None where the intents, newest first, do not show it: there are none, or they are those of an older copy. An intent
+    is written once the call before it is committed, so only the newest may be in doubt.
     """
     if not intents:
         return None
@@ -72,8 +72,8 @@ def cursor_of(intents: Sequence[Intent], *, ordinal: int) -> Cursor | None:
     return None
 
 
-def beginning(log: Disk) -> Cursor:
-    """The cursor of an export that starts today: everything that the log still holds is to come.
+def first_cursor(log: Disk) -> Cursor:
+    """Return the cursor of an export that starts today: everything that the log still holds is to come.
 
     Raises NotFound where there is no log.
     """
@@ -84,7 +84,7 @@ def beginning(log: Disk) -> Cursor:
 
 
 def keep(disk: Disk, follower: Follower) -> None:
-    """Keep a fold whose rows are all in the buffer. A cache: where it cannot be written, a restart takes longer."""
+    """Save a fold whose rows are all in the buffer. It is a cache: without it, a restart takes longer."""
     assert follower.position is not None
     follower.state.forget_segments(follower.position.segment + 1)
     payload = _encode(Kept(follower.unknown, dump_checkpoint(follower.state)))
@@ -95,36 +95,35 @@ def keep(disk: Disk, follower: Follower) -> None:
 
 
 def kept_position(disk: Disk) -> Position | None:
-    """The position of the newest fold that was kept."""
-    return next((position for position, _ in _kept(disk)), None)
+    """Return the position of the newest saved fold."""
+    return next((position for position, _ in _load_kept(disk)), None)
 
 
 def resume(log: Disk, own: Disk, cursor: Cursor, *, ordinal: int) -> Resumed:
-    """A follower that goes on behind the cursor. ``own`` is the directory that `keep` writes to; the next call has this
-    ``ordinal``.
+    """Return a follower that continues after the cursor; the next call has this ``ordinal``.
 
-    Where the log does not go through the cursor, that is told as a gap and the oldest segment is the beginning; where
-    it was trimmed past the cursor, the follower tells it.
+    ``own`` is the directory that `keep` writes to. Where the log does not go through the cursor, a gap is reported and
+    the oldest segment is the beginning; where it was trimmed past the cursor, the follower reports it.
     """
-    told, at = cursor.told, cursor.told.position
+    stored, at = cursor.stored, cursor.stored.position
     is_there = goes_through(log, at)
-    for start, kept in _kept(own):
+    for start, kept in _load_kept(own):
         if (is_there or start.batch >= at.batch) and goes_through(log, start):
             follower = Follower(log, state=load_checkpoint(kept.state), position=start, unknown=kept.unknown)
-            return Resumed(follower, told, [])
+            return Resumed(follower, stored, [])
     if is_there:
-        return Resumed(_from_broker(log, before=at.batch), told, [])
+        return Resumed(_from_broker(log, before=at.batch), stored, [])
     if at.segment < list_heads(log)[0].number:
         state = State()
         state.log_ms = cursor.ts
-        return Resumed(Follower(log, state=state, position=at), told, [])
+        return Resumed(Follower(log, state=state, position=at), stored, [])
     n = history_n(ordinal)
     row = gap("history", ts=cursor.ts, batch=at.batch - 1, n=n, first_batch=at.batch, last_batch=at.batch)
     return Resumed(Follower(log), Place(Position(0, 0, 0)), [row])
 
 
 def _from_broker(log: Disk, *, before: int) -> Follower:
-    """A follower from the newest checkpoint of the broker not behind the cursor, or from the oldest segment."""
+    """Return a follower from the broker's newest checkpoint up to the cursor, or from the oldest segment."""
     for position, payload in checkpoint.load(log):
         if position.batch <= before and goes_through(log, position):
             try:
@@ -134,7 +133,7 @@ def _from_broker(log: Disk, *, before: int) -> Follower:
     return Follower(log)
 
 
-def _kept(disk: Disk) -> Iterator[tuple[Position, Kept]]:
+def _load_kept(disk: Disk) -> Iterator[tuple[Position, Kept]]:
     for position, payload in checkpoint.load(disk):
         try:
             yield position, _decode(payload)
@@ -143,7 +142,7 @@ def _kept(disk: Disk) -> Iterator[tuple[Position, Kept]]:
 
 
 def goes_through(log: Disk, position: Position) -> bool:
-    """Whether a position is one of this log's, durable or not."""
+    """Return whether a position is one of this log's, durable or not."""
     for _ in range(_LOOKS_MAX):
         try:
             locate(log, list_heads(log), position)
@@ -151,5 +150,5 @@ def goes_through(log: Disk, position: Position) -> bool:
         except UnknownPosition:
             return False
         except FileNotFoundError:
-            continue  # a segment was dropped while we looked
+            continue  # a segment was dropped meanwhile
     return False

@@ -14,18 +14,18 @@ _MOST = {"call_bytes_max": 64 * MIB, "call_rows_max": 1_000_000}
 
 
 class ExportSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator may set about the export."""
+    """The export's settings for an operator."""
 
     flush_ms: int = 1_000
-    """How often the log is looked at; what is new then goes into the buffer together."""
+    """Time between two polls of the log; what is new then goes into the buffer together."""
     call_bytes_max: int = 4 * MIB
     """Rows handed to the buffer at once, at most 64 MiB; when there are more, the next call follows at once."""
     call_rows_max: int = 100_000
     """The same in rows, at most 1,000,000."""
     checkpoint_bytes: int = 32 * MIB
-    """The fold is kept after this much log, so that a restart need not begin at the oldest segment."""
+    """The fold is saved after this much log, so that a restart need not begin at the oldest segment."""
     pinned_bytes_max: int = 1024 * MIB
-    """How much more of the log is kept for an exporter that is behind; beyond it, it reports a gap."""
+    """The log that is kept for an exporter that is behind; beyond it, the exporter reports a gap."""
     restart_ms_min: int = 200
     restart_ms_max: int = 30_000
     """The bound of the wait before an exporter that has ended is started again: min, doubled each time, at most max."""

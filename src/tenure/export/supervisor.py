@@ -1,4 +1,4 @@
-"""The server's side of the export: it starts the exporter, starts it again, keeps the log for it and shows it the time.
+"""The exporter's supervisor in the server: start, restart with back-off, pin the log, and note the time in it.
 
 The exporter is a process of its own, because a fold beside the broker's would take turns with it. It ends when its
 standard input does, so it does not outlive a server that was killed.
@@ -29,7 +29,7 @@ _decode = msgspec.json.Decoder(Progress).decode
 
 
 def child_arguments(data: str, events: str, *, log_format: str, log_level: str, settings: ExportSettings) -> list[str]:
-    """The arguments of `tenure export` for an exporter with these settings."""
+    """Return the arguments of `tenure export` for an exporter with these settings."""
     changed = {
         name: value
         for name, value in msgspec.structs.asdict(settings).items()
@@ -40,7 +40,7 @@ def child_arguments(data: str, events: str, *, log_format: str, log_level: str, 
 
 
 class Supervisor:
-    """One exporter and what a broker does for it. ``start``, then ``quiet`` before the broker closes, then ``stop``."""
+    """One exporter, served by a broker: ``start``, then ``detach`` before the broker closes, then ``stop``."""
 
     def __init__(self, arguments: Sequence[str], *, settings: ExportSettings) -> None:
         self._command = [sys.executable, "-m", "tenure.cli.main", "export", "--child", *arguments]
@@ -52,17 +52,17 @@ class Supervisor:
         self.progress = Progress()
 
     def start(self, broker: Broker) -> None:
-        """Pin the log and begin. From here on nothing is dropped that the exporter has yet to read."""
-        self._attend(broker)
+        """Pin the log and start the exporter. From here on nothing is dropped that the exporter has yet to read."""
+        self._pin(broker)
         self._tasks = [asyncio.create_task(self._tick(broker)), asyncio.create_task(self._keep_running())]
 
-    def quiet(self) -> None:
-        """The broker is about to close: leave it alone. The exporter goes on."""
+    def detach(self) -> None:
+        """Stop using the broker, which is about to close. The exporter goes on."""
         if self._tasks:
             self._tasks[0].cancel()
 
     async def stop(self, timeout_s: float) -> bool:
-        """Let the exporter take what is there and end it; False where it had to be killed."""
+        """Let the exporter export what is there and end it; return False where it had to be killed."""
         self._stopping.set()
         if not self._tasks:
             return True
@@ -78,7 +78,7 @@ class Supervisor:
         return not late
 
     def metrics(self) -> dict[str, float]:
-        """Numbers of the exporter, as far as it has told them."""
+        """Return the exporter's figures, as far as it has reported them."""
         running = self._process is not None and self._process.returncode is None
         return {
             "export_up": float(running),
@@ -94,11 +94,11 @@ class Supervisor:
         while True:
             await asyncio.sleep(_TICK_S)
             with suppress(TenureError):
-                self._attend(broker)
+                self._pin(broker)
                 broker.mark_time()
 
-    def _attend(self, broker: Broker) -> None:
-        """Keep the log from where the exporter would begin if it were started now; all of it until that is known."""
+    def _pin(self, broker: Broker) -> None:
+        """Pin the log from where the exporter would begin if it were started now; all of it until that is known."""
         broker.pin(max(self.progress.kept_batch - 1, 0), bytes_max=self._settings.pinned_bytes_max)
 
     # The exporter
@@ -106,11 +106,11 @@ class Supervisor:
     async def _keep_running(self) -> None:
         failures = 0
         while not self._stopping.is_set():
-            told = self.progress.calls
+            calls = self.progress.calls
             code = await self._run()
             if self._stopping.is_set():
                 break
-            failures = 1 if self.progress.calls > told else failures + 1
+            failures = 1 if self.progress.calls > calls else failures + 1
             wait_ms = backoff_ms(failures, min_ms=self._settings.restart_ms_min, max_ms=self._settings.restart_ms_max)
             log.warning("the exporter has ended with code %s; it is started again in %d ms", code, wait_ms)
             with suppress(TimeoutError):

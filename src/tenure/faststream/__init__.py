@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from tenure.faststream.broker import TimersBroker
 from tenure.faststream.message import TimerMessage, TimerStreamMessage
-from tenure.faststream.moving import Moved, move
+from tenure.faststream.migration import Moved, move
 from tenure.faststream.publisher import TimersPublisher
 from tenure.faststream.router import TimersRoute, TimersRoutePublisher, TimersRouter
 from tenure.faststream.subscriber import TimersSubscriber

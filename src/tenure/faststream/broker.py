@@ -63,8 +63,8 @@ class _LoggerStorage(DefaultLoggerStorage):
 class TimersBroker(TimersRegistrator, BrokerUsecase[TimerMessage, Timers, TimersBrokerConfig]):
     """Timers for FastStream, by the address of a Redis, its client, a cluster's client, or `Timers`.
 
-    What is given stays the caller's to close; what is made from an address is closed with the broker. Timers scheduled
-    under another ``key_prefix`` are not seen.
+    The caller closes a given client; a client made from an address is closed with the broker. Timers scheduled under
+    another ``key_prefix`` are not seen.
 
     >>> import asyncio
     >>> from datetime import timedelta
@@ -112,7 +112,7 @@ class TimersBroker(TimersRegistrator, BrokerUsecase[TimerMessage, Timers, Timers
             extra_context={"broker": self},
             producer=TimersProducer(connection, fd_config._serializer),
         )
-        # Where the Redis is would be told to everybody who reads the document, so it is not.
+        # The document is public, so it does not contain the address of the Redis.
         spec = BrokerSpec(
             url=[f"redis://timers/{key_prefix}"],
             protocol="redis",
@@ -125,7 +125,7 @@ class TimersBroker(TimersRegistrator, BrokerUsecase[TimerMessage, Timers, Timers
 
     @property
     def timers(self) -> Timers:
-        """What keeps the timers: to peek, to count, to redrive dead letters."""
+        """The timers of the broker: to peek, to count, to redrive dead letters."""
         return self._connection_state.timers
 
     @property
@@ -150,7 +150,9 @@ class TimersBroker(TimersRegistrator, BrokerUsecase[TimerMessage, Timers, Timers
         self._connection = None
 
     async def ping(self, timeout: float | None = None) -> bool:
-        """Whether Redis answers within ``timeout`` seconds and every subscriber runs; False without a client too."""
+        """Return whether Redis answers within ``timeout`` seconds and every subscriber runs; False without a client
+        too.
+        """
         try:
             timers = self.timers
         except IncorrectState:
@@ -171,9 +173,9 @@ class TimersBroker(TimersRegistrator, BrokerUsecase[TimerMessage, Timers, Timers
         headers: dict[str, Any] | None = None,
         on_conflict: OnConflict = "replace",
     ) -> str:
-        """Schedule a message and return its timer id, made up where none is given.
+        """Schedule a message and return its timer id, a random one by default.
 
-        An id that waits or runs already is replaced, kept, or refused with Conflict, as ``on_conflict`` says.
+        An id that waits or runs already is replaced, kept, or refused with Conflict, by ``on_conflict``.
         """
         cmd = TimerPublishCommand(
             message,
@@ -193,11 +195,13 @@ class TimersBroker(TimersRegistrator, BrokerUsecase[TimerMessage, Timers, Timers
         return await self.timers.cancel(self._full(topic), timer_id)
 
     async def has_pending(self, topic: str, timer_id: str) -> bool:
-        """Whether a timer waits or runs."""
+        """Return whether a timer waits or runs."""
         return await self.timers.get(self._full(topic), timer_id) is not None
 
     async def get_pending_timers(self, topic: str, before: datetime | None = None) -> list[str]:
-        """The ids that wait or run, the soonest first; with ``before``, those due by then or leased until then."""
+        """Return the ids that wait or run, the soonest first; with ``before``, those due by then or
+        leased until then.
+        """
         full, found = self._full(topic), list[tuple[int, str]]()
         for state in ("waiting", "in_flight"):
             offset = 0

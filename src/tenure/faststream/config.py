@@ -1,4 +1,4 @@
-"""What the parts of a broker share: its connection, and the configs that FastStream asks for."""
+"""The connection that the parts of a broker share, and the configs that FastStream requires."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 
 class Connection:
-    """The timers of a broker: given, on a client given, or on one that is made from an address and closed here."""
+    """The timers of a broker: given, on a given client, or on a client made from an address and closed here."""
 
     def __init__(self, client: str | Redis | RedisCluster | Timers | None, *, prefix: str) -> None:
         self._client = client
@@ -44,12 +44,12 @@ class Connection:
 
     @property
     def timers(self) -> Timers:
-        """Opened when they are first used."""
+        """The timers, opened at first use."""
         if self._timers is None:
-            self._timers = self._opened()
+            self._timers = self._open()
         return self._timers
 
-    def _opened(self) -> Timers:
+    def _open(self) -> Timers:
         match self._client:
             case None:
                 raise IncorrectState("TimersBroker has no Redis: TimersBroker('redis://127.0.0.1:6379/0')")
@@ -62,8 +62,8 @@ class Connection:
                 return Timers(client, prefix=self._prefix)
 
     @contextmanager
-    def replaced(self, timers: Timers) -> Generator[None]:
-        """Use these within the block; for tests."""
+    def replace(self, timers: Timers) -> Generator[None]:
+        """Use these timers within the block; for tests."""
         before, self._timers = self._timers, timers
         try:
             yield
@@ -71,7 +71,7 @@ class Connection:
             self._timers = before
 
     async def close(self) -> None:
-        """End what was opened here; a client that was given stays open."""
+        """Close what was opened here; a given client stays open."""
         timers, self._timers = self._timers, None
         if timers is not None:
             await timers.close()
@@ -85,7 +85,7 @@ class TimersBrokerConfig(BrokerConfig):
     connection: Connection
 
     async def connect(self) -> None:
-        """Nothing: the connection opens itself, and comes back by itself."""
+        """Do nothing: the connection opens at first use, and reconnects."""
 
     async def disconnect(self) -> None:
         await self.connection.close()

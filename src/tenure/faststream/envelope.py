@@ -1,8 +1,8 @@
-"""The bytes of one message: its headers and its body, as short as they can be, because Redis keeps them in memory.
+"""Pack the headers and the body of one message, as short as possible, because Redis keeps them in memory.
 
-The envelope is one byte that no UTF-8 text begins with, then a MessagePack array of headers and body. Headers that
-nearly every message has are numbers, and a correlation id that is the timer's own id is left out. Bytes without that
-first byte are a body without headers: what ``Timers.schedule`` keeps can be handled too.
+The envelope is one byte that no UTF-8 text begins with, then a MessagePack array of headers and body. Names of common
+headers are numbers, and a correlation id equal to the timer's own id is left out. Bytes without that first byte are a
+body without headers, so that payloads of ``Timers.schedule`` can be handled too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from tenure.errors import Invalid
 
-__all__ = ["packed", "unpacked"]
+__all__ = ["pack", "unpack"]
 
 _MARK: Final = b"\xc1"
 _CORRELATION_ID: Final = "correlation_id"
@@ -25,7 +25,7 @@ _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(tuple[dict[int | str, Any], bytes])
 
 
-def packed(body: bytes, headers: Mapping[str, Any], *, timer_id: str) -> bytes:
+def pack(body: bytes, headers: Mapping[str, Any], *, timer_id: str) -> bytes:
     """Return the envelope of a message. Raises Invalid for headers that MessagePack cannot hold."""
     short: dict[int | str, Any] = {}
     for name, value in headers.items():
@@ -40,8 +40,8 @@ def packed(body: bytes, headers: Mapping[str, Any], *, timer_id: str) -> bytes:
         raise Invalid(f"headers must be texts, numbers or lists and mappings of them: {error}") from error
 
 
-def unpacked(data: bytes, *, timer_id: str) -> tuple[bytes, dict[str, Any]]:
-    """Return the body and the headers of what Redis kept; bytes that are no envelope are a body."""
+def unpack(data: bytes, *, timer_id: str) -> tuple[bytes, dict[str, Any]]:
+    """Return the body and the headers of stored bytes; bytes that are not an envelope are a body."""
     if not data.startswith(_MARK):
         return data, {}
     try:

@@ -1,4 +1,4 @@
-"""A timer as FastStream's handlers see it; its ack, nack and reject are the runtime's verdicts."""
+"""`TimerMessage`: a timer as a FastStream message; its ack, nack and reject are the runtime's verdicts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 from faststream.exceptions import HandlerException
 from faststream.message import StreamMessage, decode_message
 
-from tenure.faststream.envelope import unpacked
+from tenure.faststream.envelope import unpack
 from tenure.worker.context import Context
 from tenure.worker.observing.reason import reason_of
 from tenure.worker.options import TaskOptions
@@ -19,7 +19,7 @@ __all__ = ["Lease", "TimerMessage", "TimerStreamMessage", "decode_timer", "parse
 
 
 class Lease:
-    """How one delivery is settled, by the retries and the back-off of its subscriber."""
+    """Settles one delivery, by the retries and the back-off of its subscriber."""
 
     def __init__(self, ctx: Context, options: TaskOptions) -> None:
         self.ctx = ctx
@@ -29,7 +29,7 @@ class Lease:
         await self.ctx.ack()
 
     async def nack(self, delay: timedelta | None, reason: str) -> None:
-        """After a failure, as its retries say; where the handler asked for it, back it goes in any case."""
+        """Nack or reject after a failure, by the retries; nack in any case where the handler asked for it."""
         error, job = sys.exception(), self.ctx.job
         options, failures = self._options, job.failures + 1
         if error is None or isinstance(error, HandlerException):
@@ -52,7 +52,7 @@ class Lease:
 
 
 class TimerMessage(TypedDict):
-    """What is delivered. Without a ``lease``, as in tests and in messages made by hand, there is nothing to settle."""
+    """The raw message. Without a ``lease``, as in tests and in messages made by hand, there is nothing to settle."""
 
     type: Literal["timer"]
     channel: str
@@ -67,7 +67,7 @@ class TimerStreamMessage(StreamMessage[TimerMessage]):
 
     @property
     def deliveries(self) -> int:
-        """How often it was handed out, this time included."""
+        """How often the timer was delivered, this time included."""
         return self.raw_message.get("deliveries", 1)
 
     async def ack(self) -> None:
@@ -76,22 +76,22 @@ class TimerStreamMessage(StreamMessage[TimerMessage]):
         await super().ack()
 
     async def nack(self, *, delay: timedelta | None = None, reason: str = "") -> None:
-        """Give it back; without a ``delay`` the subscriber's back-off says when it comes again."""
+        """Give the timer back; without a ``delay``, after the subscriber's back-off."""
         if self.committed is None and (lease := self.raw_message.get("lease")) is not None:
             await lease.nack(delay, reason)
         await super().nack()
 
     async def reject(self, *, reason: str = "") -> None:
-        """Make it a dead letter."""
+        """Make the timer a dead letter."""
         if self.committed is None and (lease := self.raw_message.get("lease")) is not None:
             await lease.reject(reason)
         await super().reject()
 
 
 async def parse_timer(message: TimerMessage) -> TimerStreamMessage:
-    """The parser of every subscriber that names no other."""
+    """Parse a message; the default parser of subscribers."""
     timer_id = message["timer_id"]
-    body, headers = unpacked(message["data"], timer_id=timer_id)
+    body, headers = unpack(message["data"], timer_id=timer_id)
     return TimerStreamMessage(
         raw_message=message,
         body=body,
@@ -104,5 +104,5 @@ async def parse_timer(message: TimerMessage) -> TimerStreamMessage:
 
 
 async def decode_timer(message: StreamMessage[TimerMessage]) -> Any:
-    """The decoder of every subscriber that names no other."""
+    """Decode the body of a message; the default decoder of subscribers."""
     return decode_message(message)

@@ -1,4 +1,4 @@
-"""Publishing: a command, the producer that schedules it, and the publisher of one topic."""
+"""Publish timers: the command, the producer that schedules it, and the publisher of one topic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tenure.faststream.config import (
     TimersPublisherConfig,
     TimersPublisherSpecConfig,
 )
-from tenure.faststream.envelope import packed
+from tenure.faststream.envelope import pack
 from tenure.faststream.message import decode_timer, parse_timer
 from tenure.timers.model import Cancelled, OnConflict
 
@@ -33,7 +33,7 @@ _NOW = timedelta(0)
 
 
 class TimerPublishCommand(PublishCommand):
-    """One timer on its way out: due at ``activate_at``, or ``activate_in`` from now by the clock of Redis."""
+    """One timer to publish: due at ``activate_at``, or ``activate_in`` from now by the clock of Redis."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class TimerPublishCommand(PublishCommand):
 
 
 class TimersProducer:
-    """Schedules what is published."""
+    """Schedules published messages."""
 
     _parser: AsyncCallable = staticmethod(parse_timer)
     _decoder: AsyncCallable = staticmethod(decode_timer)
@@ -81,22 +81,22 @@ class TimersProducer:
     async def publish(self, cmd: TimerPublishCommand) -> None:
         await self._connection.timers.schedule(
             cmd.destination,
-            await self.encoded(cmd),
+            await self.encode(cmd),
             delay=max(cmd.activate_in, _NOW) if cmd.activate_at is None else None,
             at=cmd.activate_at,
             timer_id=cmd.timer_id,
             on_conflict=cmd.on_conflict,
         )
 
-    async def encoded(self, cmd: TimerPublishCommand) -> bytes:
-        """The message in its envelope."""
+    async def encode(self, cmd: TimerPublishCommand) -> bytes:
+        """Return the message in its envelope."""
         body, content_type = await self.codec.encode(cmd.body, self.serializer)
         headers: dict[str, Any] = {"correlation_id": cmd.correlation_id or ""}
         if content_type:
             headers["content-type"] = content_type
         if cmd.reply_to:
             headers["reply_to"] = cmd.reply_to
-        return packed(body, headers | (cmd.headers or {}), timer_id=cmd.timer_id)
+        return pack(body, headers | (cmd.headers or {}), timer_id=cmd.timer_id)
 
     async def request(self, cmd: TimerPublishCommand) -> NoReturn:
         raise NotImplementedError("timers have no replies")
@@ -125,7 +125,7 @@ class TimersPublisherSpecification(PublisherSpecification[TimersBrokerConfig, Ti
 
 
 class TimersPublisher(PublisherUsecase):
-    """Publishes to one topic; as a decorator, what its handler returns, due at once."""
+    """A publisher for one topic; as a decorator, it publishes what the handler returns, due at once."""
 
     def __init__(self, config: TimersPublisherConfig, specification: TimersPublisherSpecification) -> None:
         super().__init__(config, specification)  # type: ignore[arg-type]
@@ -157,7 +157,7 @@ class TimersPublisher(PublisherUsecase):
         return cmd.timer_id
 
     async def _publish(self, cmd: PublishCommand, *, _extra_middlewares: Iterable[PublisherMiddleware]) -> None:
-        """What a handler returned."""
+        """Publish what a handler returned."""
         timer = TimerPublishCommand(
             cmd.body,
             topic=self.config.full_topic,

@@ -54,8 +54,9 @@ class TimersRegistrator(Registrator[TimerMessage, TimersBrokerConfig]):
         """Handle the timers of ``topic``, at most ``max_workers`` at once.
 
         A lease runs ``lease_ttl`` (seconds) and is renewed while the handler runs: it is the time until a dead worker's
-        timer comes back. A failure nacks with ``backoff``, the one after ``retries`` makes a dead letter; deliveries
-        beyond ``max_deliveries`` (two above ``retries``, at least 5) do too, whatever ended them. Raises Invalid.
+        timer comes back. A failure nacks with ``backoff``, the one after ``retries`` makes a dead letter; so does the
+        end of ``max_deliveries`` deliveries (two above ``retries``, at least 5), whether by failures or crashes. Raises
+        Invalid.
         """
         check_topic(topic)
         lease = lease_ttl if isinstance(lease_ttl, timedelta) else timedelta(seconds=lease_ttl)

@@ -1,4 +1,4 @@
-"""A subscriber: Tenure's worker runtime takes the timers, FastStream handles them."""
+"""`TimersSubscriber`: the worker runtime claims the timers, FastStream handles them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from faststream.specification.schema import Message, Operation, SubscriberSpec
 from tenure.client.plan.session import default_node
 from tenure.faststream.config import TimersBrokerConfig, TimersSubscriberConfig, TimersSubscriberSpecConfig
 from tenure.faststream.message import Lease, TimerMessage, decode_timer, parse_timer
-from tenure.worker.backends.redis import TimerSide
+from tenure.worker.backends.redis import RedisBackend
 from tenure.worker.context import Context
 from tenure.worker.observing.metrics import QueueStats
 from tenure.worker.options import TaskOptions
 from tenure.worker.payload import Shape
-from tenure.worker.processes.executors import LoopPlaces
+from tenure.worker.processes.executors import LoopExecutor
 from tenure.worker.runtime.handler import Handler
 from tenure.worker.runtime.link import Link
 from tenure.worker.runtime.pace import Slots
@@ -57,7 +57,7 @@ class TimersSubscriberSpecification(SubscriberSpecification[TimersBrokerConfig, 
 
 
 class TimersSubscriber(SubscriberUsecase[TimerMessage]):
-    """The timers of one topic. Leases are renewed while handlers run; nothing polls."""
+    """The subscriber of one topic. Leases are renewed while handlers run; it does not poll."""
 
     _outer_config: TimersBrokerConfig
 
@@ -83,43 +83,43 @@ class TimersSubscriber(SubscriberUsecase[TimerMessage]):
 
     @property
     def is_alive(self) -> bool:
-        """Whether everything runs that was started."""
+        """Whether every task of the runner still runs."""
         return not any(part.done() for part in self._parts)
 
     async def start(self) -> None:
         await super().start()
         self._post_start()
         if self.calls and self._runner is None:
-            self._runner = await self._made()
+            self._runner = await self._make_runner()
             self._parts = self._runner.start()
 
     async def stop(self) -> None:
-        """Give back what was not begun, let handlers finish within the graceful timeout, then give back the rest."""
+        """Give back timers not begun, let handlers finish within the graceful timeout, then give back the rest."""
         runner, self._runner, self._parts = self._runner, None, []
         if runner is not None:
             self._leaving = asyncio.create_task(runner.drain(asyncio.Event()))
-        if _in_handler.get():  # a handler that stops its subscriber is itself waited for
+        if _in_handler.get():  # the drain waits for this handler: do not wait for the drain
             self.running = False
             return
         if self._leaving is not None:
             await self._leaving
         await super().stop()
 
-    async def _made(self) -> Runner:
+    async def _make_runner(self) -> Runner:
         timers = self._outer_config.connection.timers
         options = msgspec.structs.replace(self._config.options, queue=self.full_topic)
-        side = TimerSide(timers, options, link=Link(self.full_topic, "Redis of the timers"), node=default_node())
-        await side.declare()
+        backend = RedisBackend(timers, options, link=Link(self.full_topic, "Redis of the timers"), node=default_node())
+        await backend.declare()
         timeout_s = self._outer_config.graceful_timeout
         drain_ms = _NO_LIMIT_MS if timeout_s is None else int(timeout_s * 1000)
         return Runner(
-            _Consuming(self, options),
-            side=side,
+            _FastStreamHandler(self, options),
+            backend=backend,
             timing=SystemTiming(),
             settings=WorkerSettings(drain_ms=drain_ms),
             stats=self.stats,
             slots=Slots(0),
-            places=LoopPlaces(),
+            executor=LoopExecutor(),
         )
 
     async def get_one(self, *, timeout: float = 5.0) -> NoReturn:
@@ -137,10 +137,10 @@ class TimersSubscriber(SubscriberUsecase[TimerMessage]):
         return {"channel": message.raw_message["channel"], "message_id": message.message_id}
 
 
-class _Consuming(Handler[bytes]):
-    """What the runtime calls for each timer. FastStream decodes it and decides about it."""
+class _FastStreamHandler(Handler[bytes]):
+    """The handler that the runtime calls for each timer. FastStream decodes and settles it."""
 
-    word = "Subscriber"
+    kind = "Subscriber"
 
     def __init__(self, subscriber: TimersSubscriber, options: TaskOptions) -> None:
         async def consume(payload: bytes, ctx: Context) -> None:
@@ -152,7 +152,7 @@ class _Consuming(Handler[bytes]):
                 deliveries=ctx.deliveries,
                 lease=Lease(ctx, options),
             )
-            _in_handler.set(True)  # each timer has a task, and so a context, of its own
+            _in_handler.set(True)  # each timer runs in a task, and so in a context, of its own
             await subscriber.consume(message)
 
         super().__init__(consume, Shape(arity=2, payload=Any, is_async=True), options)

@@ -1,4 +1,4 @@
-"""`TestTimersBroker`: handlers are called at once, whatever the time says, and what was scheduled is written down."""
+"""`TestTimersBroker`: call handlers at once, whatever their time, and record what was scheduled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["ScheduledTimer", "TestTimersBroker"]
 
 @dataclass(frozen=True, slots=True)
 class ScheduledTimer:
-    """One publish, as `TestTimersBroker.scheduled_timers` keeps it."""
+    """One publish, as recorded in `TestTimersBroker.scheduled_timers`."""
 
     topic: str
     timer_id: str
@@ -35,7 +35,7 @@ class ScheduledTimer:
 class TestTimersBroker(TestBroker[TimersBroker, TimersBroker], broker=TimersBroker):
     """A broker without Redis: a publish runs the handlers of its topic before it returns, so nothing is ever pending.
 
-    For tests in which time matters there is `tenure.testing.FakeTimers`: ``TimersBroker(FakeTimers(clock))``.
+    For tests that depend on time use `tenure.testing.FakeTimers`: ``TimersBroker(FakeTimers(clock))``.
 
     >>> import asyncio
     >>> from tenure.faststream import TestTimersBroker, TimersBroker
@@ -73,15 +73,15 @@ class TestTimersBroker(TestBroker[TimersBroker, TimersBroker], broker=TimersBrok
     @contextmanager
     def _patch_broker(self, broker: TimersBroker) -> Generator[None]:
         connection = broker.config.broker_config.connection
-        with connection.replaced(cast("Timers", _NothingPending())), super()._patch_broker(broker):
+        with connection.replace(cast("Timers", _NothingPending())), super()._patch_broker(broker):
             yield
 
     async def _fake_connect(self, broker: TimersBroker, *args: Any, **kwargs: Any) -> None:
-        """There is nothing to connect to."""
+        """Do nothing: there is no server."""
 
 
 class _NothingPending:
-    """What the broker may ask about timers, of which there are none."""
+    """The reads of `Timers`, answered as for empty topics."""
 
     async def peek(self, topic: str, **_: Any) -> list[TimerInfo]:
         return []
@@ -97,7 +97,7 @@ class _NothingPending:
 
 
 class _AtOnce(TimersProducer):
-    """Delivers instead of scheduling."""
+    """A producer that delivers instead of scheduling."""
 
     def __init__(self, broker: TimersBroker, scheduled: list[ScheduledTimer]) -> None:
         config = broker.config.broker_config
@@ -114,7 +114,7 @@ class _AtOnce(TimersProducer):
             type="timer",
             channel=cmd.destination,
             timer_id=cmd.timer_id,
-            data=await self.encoded(cmd),
+            data=await self.encode(cmd),
             deliveries=1,
             lease=None,
         )

@@ -1,4 +1,4 @@
-"""Gives memory back to the machine.
+"""Returning freed memory from the C library's heap to the operating system.
 
 The C library keeps what was freed for the next request, and after a flood of large ones, or of connections, that is
 hundreds of megabytes for good. So large blocks are always taken from the machine by themselves, which gives them back
@@ -21,7 +21,7 @@ _LARGE_BYTES: Final = 1 << 20
 
 
 class _Mallinfo2(ctypes.Structure):
-    """What the C library says of its heap; ``fordblks`` are the bytes that it keeps free."""
+    """The C library's report on its heap; ``fordblks`` are the bytes that it keeps free."""
 
     _fields_ = [
         (name, ctypes.c_size_t)
@@ -53,13 +53,13 @@ def _libc() -> ctypes.CDLL | None:
 
 
 def free_bytes() -> int:
-    """How much the process keeps that it does not use; 0 where the C library does not say."""
+    """Return how many bytes the process keeps and does not use; 0 where the C library does not report it."""
     libc = _libc()
     return int(libc.mallinfo2().fordblks) if libc is not None else 0
 
 
 class MemoryKeeper:
-    """Looks every ``look_ms`` whether more than ``spare_bytes_max`` are kept for nothing, and gives them back.
+    """A timer that looks every ``look_ms`` whether more than ``spare_bytes_max`` are unused, and gives them back.
 
     Both walk the heap, so both run in a thread, without the interpreter's lock.
     """
@@ -70,7 +70,7 @@ class MemoryKeeper:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the timer."""
         libc = _libc()
         if libc is not None and self._spare_bytes_max:
             libc.mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
@@ -78,7 +78,7 @@ class MemoryKeeper:
             self._task = asyncio.get_running_loop().create_task(self._keep(libc))
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop the timer."""
         if self._task is not None:
             self._task.cancel()
 

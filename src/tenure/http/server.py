@@ -30,7 +30,7 @@ class Server:
 
     @property
     def draining(self) -> bool:
-        """Whether it has been told to stop."""
+        """Whether `drain` was called."""
         return self.connections.draining
 
     async def drain(self, deadline_s: float = 10.0) -> bool:
@@ -77,7 +77,7 @@ async def serve(
 
 
 def bind(host: str, port: int, *, limits: WireLimits) -> list[socket.socket]:
-    """Listening sockets on every address of ``host``, all on one port. Connections inherit their options."""
+    """Return listening sockets on every address of ``host``, all on one port. Connections inherit their options."""
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
     try:
@@ -99,7 +99,7 @@ def bind(host: str, port: int, *, limits: WireLimits) -> list[socket.socket]:
 
 
 def _set_patience(one: socket.socket, limits: WireLimits) -> None:
-    """Notice a peer that is gone without a word, in a stated time; Linux hands these options on to connections."""
+    """Set keep-alive and time-out, so that a silent loss of a peer is noticed; on Linux connections inherit them."""
     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
@@ -112,8 +112,8 @@ def _set_patience(one: socket.socket, limits: WireLimits) -> None:
 
 
 def _affordable(connections_max: int) -> int:
-    """As many connections as there are file descriptors for, after asking for more of them. Those that are answered
-    that there is no room take some as well.
+    """Return how many connections there are file descriptors for, after asking for more of them. Connections that are
+    only answered that there is no room take some as well.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections_max + over_cap_max(connections_max) + _FILES_SPARE
@@ -126,7 +126,7 @@ def _affordable(connections_max: int) -> int:
 
 
 def tls_context(cert: Path, key: Path) -> ssl.SSLContext:
-    """A context from certificate and key files, offering HTTP/2 and HTTP/1.1. Raises OSError and ssl.SSLError."""
+    """Return a TLS context from certificate and key files, for HTTP/2 and HTTP/1.1. Raises OSError, ssl.SSLError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(cert, key)

@@ -1,9 +1,9 @@
-"""A whole server: settings become keys, an app, sockets and a broker; and all of it is taken down again in order.
+"""A whole server: settings become keys, an app, sockets and a broker; `Service.stop` ends them in order.
 
-It accepts before the log has been replayed, so that whoever asks hears how far that is (``/v0/ready``); everything else
-is answered 503 meanwhile. It stops from the outside in: nothing new is taken, streams end (their jobs stay leased:
-their workers go on, and find the next server knowing it), those who wait are told, what was written becomes durable and
-is answered, and then the directory is let go.
+It accepts before the log has been replayed, so that ``/v0/ready`` can report the progress; everything else is answered
+503 meanwhile. It stops from the outside in: nothing new is accepted, streams end (their jobs stay leased: the workers
+go on, and the next server knows their leases), waiting callers are refused, what was written becomes durable and is
+answered, and then the directory is released.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def exposed(settings: ServerSettings) -> list[str]:
 
 
 def _mode(path: str) -> int:
-    """The permissions of what the path leads to; 0 where it leads to nothing, which whoever opens it reports."""
+    """Return the permissions of a path; 0 where there is nothing: opening it reports that."""
     try:
         return stat.S_IMODE(Path(path).stat().st_mode)
     except OSError:
@@ -71,7 +71,7 @@ access = logging.getLogger("tenure.http.access")
 
 
 def log_request(route: Route | None, request: Request, *, status: int) -> None:
-    """One line for a request that was answered; at level debug, because a queue answers many."""
+    """Log one line for a request that was answered; at level debug, because a queue answers many."""
     if access.isEnabledFor(logging.DEBUG):
         pattern = route.pattern if route is not None else "-"
         method = request.method if request.method.isalpha() else "-"
@@ -85,7 +85,7 @@ _STREAMS_END_S = 1.0
 
 
 def load_keys(settings: ServerSettings, environment: Mapping[str, str]) -> KeyRing:
-    """The keys of the environment and of the keys file together. Raises Invalid where any is malformed."""
+    """Return the keys of the environment and of the keys file together. Raises Invalid where any is malformed."""
     text = environment.get("TENURE_API_KEYS", "")
     entries = entries_of_text(text) if text else []
     if settings.keys_file:
@@ -189,13 +189,13 @@ class Service:
 
     @property
     def address(self) -> str:
-        """Where it listens, as a URL."""
+        """The URL it listens on."""
         assert self._server is not None
         host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
         return f"{'https' if self.settings.tls_cert else 'http'}://{host}:{self._server.port}"
 
     async def start(self) -> None:
-        """Accept connections. Raises OSError where the address cannot be had, Invalid where TLS files are no good."""
+        """Accept connections. Raises OSError where the address cannot be bound, Invalid for unusable TLS files."""
         settings = self.settings
         self._server = await serve(
             self.app,
@@ -217,14 +217,14 @@ class Service:
         self._broker = broker
         if self._export is not None:
             self._export.start(broker)
-        self.context.opened(broker)
+        self.context.set_broker(broker)
         report = broker.recovery
         if report is not None:
             extra = {"batches": report.batches, "torn_bytes": report.torn_bytes, "topics": self.context.topics_count}
             log.info("the log is open", extra=extra)
 
     def reload_keys(self) -> None:
-        """Read the keys again; where they are malformed, the old ones stay and the log says why."""
+        """Read the keys again; where they are malformed, keep the old ones and log why."""
         if not self.settings.keys_file:
             log.warning("there is no keys file to read again")
             return
@@ -248,7 +248,7 @@ class Service:
         return self._broker is not None and self._broker.failed is not None
 
     async def stop(self) -> bool:
-        """Stop within the time for draining; True where nothing had to be cut."""
+        """Stop within the time for draining; return True where no connection had to be cut."""
         self.context.draining = True
         self._memory.stop()
         if self._broker is not None:
@@ -260,7 +260,7 @@ class Service:
             await asyncio.sleep(0)
             await self.gate.streams_ended(_STREAMS_END_S)
         if self._export is not None:
-            self._export.quiet()
+            self._export.detach()
         try:
             if self._broker is not None:
                 await self._broker.close()

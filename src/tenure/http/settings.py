@@ -1,4 +1,4 @@
-"""What an operator may set on a server: by flag, by environment, by file, the first that speaks wins.
+"""Settings of a server: from flags, the environment and a file, in this order of precedence.
 
 A setting has one name. As a flag it is ``--set name=value`` (the common ones have flags of their own), in the
 environment ``TENURE_NAME``, in a TOML file ``name = value``; those of a group are ``limits.name``,
@@ -83,12 +83,12 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     export: ExportSettings = ExportSettings()
 
     def share_of(self, limit: int) -> int:
-        """How much of a limit one of several keys may use up; 0: all of it."""
+        """Return how much of a limit one of several keys may use up; 0 for all of it."""
         return max(1, limit * self.key_share_percent // 100) if limit and self.key_share_percent else 0
 
 
 def setting_names() -> Iterator[tuple[str, Any]]:
-    """Every setting by its full name, with its default."""
+    """Return every setting by its full name, with its default."""
     for field in msgspec.structs.fields(ServerSettings):
         if field.name not in GROUPS:
             yield field.name, field.default
@@ -100,7 +100,7 @@ def setting_names() -> Iterator[tuple[str, Any]]:
 def load_settings(
     flags: Mapping[str, Any], *, environment: Mapping[str, str], file: Path | None = None
 ) -> tuple[ServerSettings, list[str]]:
-    """The settings of a server, and the TENURE_ variables that are none. Raises Invalid and says where.
+    """Return the settings of a server, and the TENURE_ variables that are none. Raises Invalid, which names the source.
 
     ``flags`` are full names with values, as text or already of their type.
     """
@@ -128,7 +128,7 @@ def load_settings(
 
 
 def _read_file(path: Path) -> dict[str, Any]:
-    """A TOML file as full names."""
+    """Return the settings of a TOML file by their full names. Raises Invalid."""
     try:
         content = tomllib.loads(path.read_text())
     except OSError as error:
@@ -163,7 +163,7 @@ def _convert(name: str, value: Any, where: str) -> Any:
 
 
 def pairs(texts: Iterable[str]) -> dict[str, str]:
-    """``name=value`` texts as a mapping. Raises Invalid."""
+    """Parse ``name=value`` texts into a mapping. Raises Invalid."""
     found: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -174,7 +174,7 @@ def pairs(texts: Iterable[str]) -> dict[str, str]:
 
 
 def check_start(settings: ServerSettings, *, has_keys: bool) -> None:
-    """Refuse to start what would be unsafe or cannot work. Raises Invalid, which says what to change."""
+    """Raise Invalid where the server would be unsafe or cannot work; the message says what to change."""
     loopback = is_loopback(settings.host)
     if not loopback and not has_keys and not settings.insecure_no_auth:
         raise Invalid(
@@ -201,7 +201,7 @@ def check_start(settings: ServerSettings, *, has_keys: bool) -> None:
 
 
 def _check_events(url: str) -> None:
-    """A buffer that another process can open. Raises Invalid for any other."""
+    """Raise Invalid unless another process can open this buffer."""
     if find_spec("pyarrow") is None or find_spec("obstore") is None:
         raise needs_extra("--events needs the buffer", "buffer")
     from tenure.buffer.store.interface import open_store

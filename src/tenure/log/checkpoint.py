@@ -1,6 +1,6 @@
 """Checkpoints: the folded state beside the log, so that a restart need not replay everything.
 
-Only ever a cache. A checkpoint that is damaged, empty, of another format or of another history is passed over, never
+A checkpoint is only a cache. One that is damaged, empty, of another format or of another history is passed over, never
 believed and never a reason to delete anything (fault 9).
 """
 
@@ -31,7 +31,7 @@ _NAME = re.compile(r"(\d{20})\.checkpoint")
 
 
 def save(disk: Disk, position: Position, payload: bytes) -> None:
-    """Keep the state at a position, durably, and forget all but the two newest.
+    """Save the state at a position, durably, and remove all checkpoints but the two newest.
 
     It is read back before it replaces anything. Raises Overloaded where it could not be written and Corrupt where it
     did not read back; the checkpoints before it are still there then.
@@ -49,7 +49,7 @@ def save(disk: Disk, position: Position, payload: bytes) -> None:
 
 
 def load(disk: Disk, *, skipped: list[str] | None = None) -> Iterator[tuple[Position, bytes]]:
-    """Give every checkpoint that is whole, newest first; what is passed over, and why, goes to ``skipped``."""
+    """Yield every whole checkpoint, newest first; names that are passed over, and why, go to ``skipped``."""
     try:
         batches = _batches(disk)
     except OSError as error:
@@ -65,7 +65,7 @@ def load(disk: Disk, *, skipped: list[str] | None = None) -> Iterator[tuple[Posi
 
 
 def exists(disk: Disk) -> bool:
-    """Tell whether any checkpoint was ever completed here, whole or not."""
+    """Return whether any checkpoint was ever completed here, whole or not."""
     return bool(_batches(disk))
 
 
@@ -98,7 +98,7 @@ def _read_back(disk: Disk, head: bytes, payload: bytes) -> None:
 
 
 def _forget_others(disk: Disk, batch: int) -> None:
-    """Keep this one and the newest before it; later ones tell of a history that was lost."""
+    """Keep this checkpoint and the newest before it; later ones belong to a history that was lost."""
     batches = _batches(disk)
     earlier = [each for each in batches if each < batch]
     doomed = earlier[: max(0, len(earlier) - _KEPT_COUNT + 1)] + [each for each in batches if each > batch]

@@ -1,7 +1,7 @@
-"""The one seam between the log and the operating system.
+"""`Disk`: the only interface between the log and the file system.
 
-Everything durable goes through :class:`Disk`, so that a simulated one can lose, tear and reorder what a real one only
-loses at three in the morning. Names are relative to the root. Errors stay ``OSError`` here: only the log knows what a
+Everything durable goes through it, so that a simulated disk can lose, tear and reorder writes as a real one rarely
+does. Names are relative to the root. Errors stay ``OSError`` here: only the log knows what a
 failure means.
 """
 
@@ -23,7 +23,7 @@ File = int
 
 LOCK_NAME = "lock"
 
-# Payloads are nobody else's business, whatever the umask of the process.
+# Only the owner may read payloads, also where the umask of the process is wider.
 _FILE_MODE = 0o600
 _DIRECTORY_MODE = 0o700
 
@@ -35,7 +35,7 @@ class Disk(Protocol):
         """Take the directory for this process. Raises Conflict, code ``locked``, where another one holds it."""
 
     def unlock(self) -> None:
-        """Let the directory go; harmless when it is not held."""
+        """Release the directory; harmless when it is not held."""
 
     def mkdir(self, name: str) -> None:
         """Make a directory unless it is there."""
@@ -44,7 +44,7 @@ class Disk(Protocol):
         """List the names in a directory, sorted; none where it does not exist."""
 
     def create(self, name: str) -> File:
-        """Open an empty file for reading and writing, whatever was there before."""
+        """Open an empty file for reading and writing; an older file of that name is truncated."""
 
     def open(self, name: str, *, write: bool = False) -> File:
         """Open a file that exists."""
@@ -57,7 +57,7 @@ class Disk(Protocol):
         """Read up to ``count`` bytes; fewer only at the end of the file."""
 
     def pwrite(self, file: File, data: bytes, offset: int) -> int:
-        """Write some of ``data`` and say how much; :func:`write_whole` writes all of it."""
+        """Write some of ``data`` and return how many bytes; :func:`write_whole` writes all of it."""
 
     def allocate(self, file: File, size: int) -> None:
         """Make the file at least this long, its space charged now; what is new reads as zeros."""
@@ -92,7 +92,7 @@ class PosixDisk:
 
     The root is held open and every name is resolved from it, so that a mount laid over the path cannot split the log
     in two. ``sync`` also checks that what was synced can be found again: an fdatasync of a file whose directory was
-    removed succeeds, and would acknowledge data that nobody will ever read (fault 17). What it creates is for its owner
+    removed succeeds, and would acknowledge data that can never be read (fault 17). What it creates is for its owner
     alone; what is there keeps its mode.
 
     >>> import tempfile
@@ -210,7 +210,7 @@ class PosixDisk:
         os.fsync(self._directory(name) if name else self._root)
 
     def _directory(self, name: str) -> int:
-        """Give a handle on a directory. It stays open, so that a segment that could be created can be published too
+        """Return a handle on a directory. It stays open, so that a segment that could be created can be published too
         where handles have run out (fault 19).
         """
         kept = self._directories.get(name)

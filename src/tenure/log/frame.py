@@ -1,8 +1,8 @@
-"""How one frame lies on disk, and how frames are found again behind damage.
+"""The layout of a frame on disk, its checksum, and the search for whole frames after damage.
 
     length u32 · crc32c u32 · epoch u32 · batch u64 · synced_batch u64 · kind u8 · flags u8 · pad u16 · topic u32 · body
 
-``length`` counts the whole frame. The checksum covers everything behind itself and is seeded with the length xor the
+``length`` counts the whole frame. The checksum covers everything after itself and is seeded with the length xor the
 salt of the segment: so it covers the length in the same pass, and a record whose payload happens to be a piece of a log
 is never taken for a frame, since no producer knows the salt.
 """
@@ -41,7 +41,7 @@ KIND_DROPPED = 2
 KIND_EPOCH = 3
 KIND_FIRST = 16
 
-#: Flags of the last and of the first frame of a batch: behind damage, a batch is whole only between the two.
+#: Flags of the last and of the first frame of a batch: after damage, a batch is whole only between the two.
 LAST = 1
 FIRST = 2
 
@@ -77,7 +77,7 @@ class FoundFrame(NamedTuple):
 def encode_batch(
     entries: Sequence[Entry], salt: int, *, epoch: int, batch: int, synced_batch: int
 ) -> tuple[bytes, int]:
-    """Give the bytes of one batch and the checksum of its last frame."""
+    """Return the bytes of one batch and the checksum of its last frame."""
     parts: list[bytes] = []
     add = parts.append
     rest_of, front_of, crc_of = _REST.pack, _FRONT.pack, crc32c
@@ -95,14 +95,14 @@ def encode_batch(
 
 
 def checksum(frame: bytes | memoryview, salt: int) -> int:
-    """Compute what the checksum of a whole frame ought to be."""
+    """Return the checksum that a whole frame must have."""
     return crc32c(memoryview(frame)[8:], len(frame) ^ salt)
 
 
 def find_frames(read: Read, start: int, *, end: int, salt: int, batch: int) -> Iterator[FoundFrame]:
-    """Give every whole frame of a batch not before ``batch`` that begins in ``start..end``, at any byte.
+    """Yield every whole frame of a batch not before ``batch`` that begins in ``start..end``, at any byte.
 
-    Behind a bad frame nothing tells where the next one begins, so every byte is tried: a pattern over the header's
+    After a bad frame the start of the next one is unknown, so every byte is tried: a pattern over the header's
     known bytes first, then what the numbers may be, and the checksum last. Frames inside frames cannot pass (see
     above).
     """
@@ -130,7 +130,7 @@ def find_frames(read: Read, start: int, *, end: int, salt: int, batch: int) -> I
 
 
 def nonzero_end(read: Read, start: int, *, end: int) -> int:
-    """Give the offset behind the last byte in ``start..end`` that is not zero, or ``start``."""
+    """Return the offset after the last byte in ``start..end`` that is not zero, or ``start``."""
     found = start
     zeros = bytes(CHUNK_BYTES)
     while start < end:

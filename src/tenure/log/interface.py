@@ -1,7 +1,7 @@
-"""What every home of the log offers: files, a simulated disk, or plain memory.
+"""The interface of the log, whether it lies in files, on a simulated disk or in memory.
 
-The broker is written against :class:`Log` alone, so that what must be right after a crash can be shown on a simulated
-disk in microseconds, and so that a home on object storage can follow.
+The broker is written against :class:`Log` alone, so that tests show on a simulated disk, in microseconds, what must be
+right after a crash, and so that a log on object storage can follow.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Frame = tuple[int, int, int, bytes]
 
 
 class Position(NamedTuple):
-    """A place between two batches, with enough beside it to tell whether a log really went through it.
+    """A place between two batches, with the evidence to check whether a log really went through it.
 
-    The first three fields say where to go on. The others are evidence: the frame before the place and its checksum, and
-    what had been declared dropped by then. A checkpoint that outlived its log is told apart by them, since a batch
+    The first three fields are where to go on. The others are evidence: the frame before the place and its checksum, and
+    the segments that had been declared dropped by then. They identify a checkpoint that outlived its log, since a batch
     number and an offset alone may fit another history.
     """
 
@@ -47,7 +47,7 @@ class SegmentInfo(NamedTuple):
 
 
 class UnknownPosition(ValueError):
-    """The log does not go through this position: forget what came with it and replay everything."""
+    """The log did not go through this position: discard what came with it and replay everything."""
 
 
 class Sync(Protocol):
@@ -55,10 +55,10 @@ class Sync(Protocol):
 
     @property
     def is_brief(self) -> bool:
-        """Whether it is as little work as a sync can be: its owner may wait for it where the disk is fast."""
+        """Return whether this sync is as short as one can be: the owner may run it inline where the disk is fast."""
 
     def run(self) -> None:
-        """Wait for the disk; never raises, the outcome is told by :meth:`Log.end_sync`."""
+        """Wait for the disk; never raises, :meth:`Log.end_sync` reports the outcome."""
 
 
 class Log(Protocol):
@@ -75,7 +75,7 @@ class Log(Protocol):
     written_batch: int
     #: The last batch known to be durable.
     synced_batch: int
-    #: Set for good once a write or a sync failed: what callers that wait for a sync are told.
+    #: Set for good once a write or a sync failed: the error for callers that wait for a sync.
     failed: TenureError | None
     #: Set while there is no room for another segment: the disk is full.
     crowded: bool
@@ -83,11 +83,11 @@ class Log(Protocol):
     preamble: Callable[[], Sequence[Entry]] | None
 
     def reserve(self, ack_bytes: int) -> None:
-        """Keep that much room for acks on the disk, and at least a segment, beside the room to reclaim in."""
+        """Reserve that much room for acks on the disk, and at least a segment, beside the room to reclaim in."""
 
     @property
     def reserve_used(self) -> bool:
-        """Whether some of the room kept for acks and for reclaiming is in use, or could not be had."""
+        """Return whether some of the room reserved for acks and for reclaiming is in use, or could not be allocated."""
 
     def append(self, entries: Sequence[Entry], *, urgent: bool = False, reclaim: bool = False) -> list[int]:
         """Join frames to the pending batch, all of them or none; return their locations.
@@ -97,16 +97,16 @@ class Log(Protocol):
         """
 
     def append_one(self, kind: int, topic: int, body: bytes, urgent: bool = False) -> int:
-        """`append` for one frame, which most commands need; return its location."""
+        """Append one frame, as most commands do; return its location."""
 
     def write(self) -> int:
         """Hand the pending batch to the operating system; return ``written_batch``. Raises Indeterminate."""
 
     def begin_sync(self) -> Sync:
-        """Promise to make everything written so far durable."""
+        """Begin a sync of everything written so far; the caller runs it and ends it."""
 
     def end_sync(self, sync: Sync) -> int:
-        """Take in the outcome; return ``synced_batch``. Raises Indeterminate if the disk refused."""
+        """Apply the outcome of a sync; return ``synced_batch``. Raises Indeterminate if the disk refused."""
 
     def sync(self) -> int:
         """Write and wait for the disk here; return ``synced_batch``."""
@@ -118,19 +118,19 @@ class Log(Protocol):
         """Join a witness of the last sync to the pending batch; False where there is none to give, or one already."""
 
     def read(self, location: int) -> tuple[int, int, bytes]:
-        """Give (kind, topic, body) of one frame, verified. Raises Corrupt, or NotFound for a dropped segment."""
+        """Return (kind, topic, body) of one frame, verified. Raises Corrupt, or NotFound for a dropped segment."""
 
     def contains(self, position: Position) -> bool:
-        """Tell whether this log went through the position, so that a replay may start there."""
+        """Return whether this log went through the position, so that a replay may start there."""
 
     def replay(self, after: Position | None = None) -> Iterator[Frame]:
-        """Give the frames of every whole batch in order. The first replay recovers: exhaust it before appending.
+        """Yield the frames of every whole batch in order. The first replay recovers: exhaust it before appending.
 
         Raises UnknownPosition at once, and Corrupt where the log is met damaged. The log's own frames are not shown.
         """
 
     def position(self) -> Position:
-        """Give the end of what was written."""
+        """Return the position after what was written."""
 
     def segments(self) -> list[SegmentInfo]:
         """List the segments, oldest first; the last one is being written."""
@@ -142,4 +142,4 @@ class Log(Protocol):
         """
 
     def close(self) -> None:
-        """Write, sync, seal and let go; safe to call twice."""
+        """Write, sync, seal and release the directory; safe to call twice."""

@@ -62,9 +62,9 @@ class FileLog(SegmentWriter):
         log_id: bytes | None = None,
         epoch: int = 0,
     ) -> FileLog:
-        """Take the directory; :meth:`replay` must be exhausted before the first append.
+        """Lock and open the directory; :meth:`replay` must be exhausted before the first append.
 
-        ``log_id`` and ``epoch`` are for a new directory only: 16 bytes that tell logs apart, and the epoch it
+        ``log_id`` and ``epoch`` are for a new directory only: 16 bytes that identify the log, and the epoch it
         continues. Raises Conflict where another process holds the directory, Corrupt, Overloaded on a full disk, Closed
         where it cannot be written.
         """
@@ -138,7 +138,7 @@ class FileLog(SegmentWriter):
             self._closed, self._limit = True, -1
             with self._syncs.lock:
                 self._files.close()
-                # On a full disk the spares stay, or somebody else might have their room at the next opening.
+                # On a full disk the spares stay, or another program might take their room before the next opening.
                 self._spares.close(unlink=not self.crowded and self.failed is None)
             self._disk.unlock()
 

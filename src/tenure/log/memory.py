@@ -1,7 +1,7 @@
 """A log in memory, for tests and for queues that need not outlive their process.
 
-It keeps the same promises as the log on a disk but durability: a sync succeeds at once. It numbers segments and batches
-alike, so that code written for one runs on the other.
+It keeps the contract of the log on a disk except durability: a sync succeeds at once. Segments and batches have the
+same numbers, so code written for one runs on the other.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _MemorySync:
         self.batch = batch
 
     def run(self) -> None:
-        """There is nothing to wait for."""
+        """Return at once: there is no disk."""
 
 
 class MemoryLog:
@@ -69,7 +69,7 @@ class MemoryLog:
         return self
 
     def reserve(self, ack_bytes: int) -> None:
-        """There is no disk to be full."""
+        """Do nothing: there is no disk to be full."""
 
     def append(self, entries: Sequence[Entry], *, urgent: bool = False, reclaim: bool = False) -> list[int]:
         self._check_open()
@@ -123,7 +123,7 @@ class MemoryLog:
             self._sealed_batch = self.synced_batch = self.written_batch
 
     def witness(self) -> bool:
-        """There is no damage to witness against."""
+        """Return False: memory needs no witness of a sync."""
         return False
 
     def read(self, location: int) -> tuple[int, int, bytes]:

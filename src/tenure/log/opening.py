@@ -1,7 +1,7 @@
-"""The steps between a directory and a log that takes appends: birth of the first segment, repair of the last one.
+"""Open a log for appends: create the first segment, repair the torn tail of the last one, clear leftovers.
 
 Each step can be cut short at any call and simply runs again at the next opening (fault 20): nothing is removed before
-what declares it is durable, and a torn tail is zeroed and synced before anything is written behind it.
+what declares it is durable, and a torn tail is zeroed and synced before anything is written after it.
 """
 
 from __future__ import annotations
@@ -35,27 +35,28 @@ __all__ = [
     "repair",
 ]
 
-#: Failures of making room that leave everything as it was, and that may pass.
+#: Errors of making room that leave everything as it was, and that may pass.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 def no_room_error(error: OSError) -> Overloaded:
-    """Say that nothing happened because there is no room for it."""
+    """Return the error for an append that found no room and changed nothing."""
     code = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else None
     return Overloaded(f"no room for another segment: {error.strerror}. Nothing was changed.", code=code)
 
 
 def opening_error(what: str, error: OSError) -> TenureError:
-    """Say that a log could not be opened."""
+    """Return the error for a log that could not be opened."""
     if error.errno in NO_ROOM:
         return no_room_error(error)
     return Closed(f"{what} failed: {error.strerror or error}. Nothing was acknowledged.", code="unwritable")
 
 
 def load_or_create(disk: Disk, *, segment_bytes: int, log_id: bytes, epoch: int) -> list[Head]:
-    """Give the heads of the segments, oldest first; a directory without any gets its first one.
+    """Return the heads of the segments, oldest first; create the first segment where there is none.
 
-    A checkpoint without segments means that somebody removed them: that is not a new log (fault 9).
+    Checkpoints without segments mean that the segments were removed: that is not a new log, and raises Corrupt
+    (fault 9).
     """
     heads = list_heads(disk)
     while heads and (head := publish_next(disk, heads[-1])) is not None:
@@ -84,7 +85,7 @@ def publish(disk: Disk, file: File, head: Head) -> None:
 
 
 def check_declared(heads: list[Head], dropped: int) -> None:
-    """Refuse a log whose oldest segments are gone although no frame declares them dropped (fault 10)."""
+    """Raise Corrupt for a log whose oldest segments are gone although no frame declares them dropped (fault 10)."""
     first = heads[0].number
     if first > dropped + 1:
         name = segment_name(first - 1)
@@ -93,7 +94,7 @@ def check_declared(heads: list[Head], dropped: int) -> None:
 
 
 def repair(disk: Disk, scan: Scan, *, segment_bytes: int) -> tuple[File, int]:
-    """Make the last segment ready for appending, durably; give its file and its size.
+    """Make the last segment ready for appending, durably; return its file and its size.
 
     The torn tail is zeroed. What no frame says was synced is written once more: after a failed sync of the process
     before, those pages may look clean in memory although they never reached the disk, and a sync alone would not save
@@ -125,7 +126,7 @@ def repair(disk: Disk, scan: Scan, *, segment_bytes: int) -> tuple[File, int]:
 
 
 def clear_leftovers(disk: Disk, dropped: int) -> tuple[int, ...]:
-    """Remove the segments that are declared dropped but still there, and a spare nobody finished."""
+    """Remove the segments that are declared dropped but still there, and an unfinished spare."""
     doomed = tuple(number for number in segment_numbers(disk) if number <= dropped)
     names = [segment_name(number) for number in doomed]
     if SPARE.rpartition("/")[2] in disk.listdir(SEGMENTS):

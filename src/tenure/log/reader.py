@@ -1,4 +1,4 @@
-"""Reading single frames back: a bounded set of open files, and a window of the one read last."""
+"""Read single frames by location: a bounded set of open files, and a window of the file read last."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 def read_error(error: OSError, number: int, offset: int) -> TenureError:
-    """Say what a failed read means for the caller: come back later, or an operator must look at that range."""
+    """Return the error for a failed read: Overloaded where it may pass, else Corrupt with the range to look at."""
     name = segment_name(number)
     if error.errno in _SCARCE:
         return Overloaded(f"{name} cannot be opened now: {error.strerror}", file=name)
@@ -39,7 +39,7 @@ class SegmentFiles:
         self._doomed: set[int] = set()
 
     def get(self, number: int) -> File:
-        """Give the file of a segment, opening it for reading if need be. Raises OSError."""
+        """Return the file of a segment, opening it for reading if need be. Raises OSError."""
         file = self._open.get(number)
         if file is None:
             file = self._disk.open(segment_name(number))
@@ -49,7 +49,7 @@ class SegmentFiles:
         return file
 
     def adopt(self, number: int, file: File) -> None:
-        """Take over an open file, closing the one used longest ago if there are too many."""
+        """Keep an open file, and close the one used longest ago if there are too many."""
         if number in self._open:
             self._disk.close(self._open.pop(number))
         self._open[number] = file
@@ -69,7 +69,7 @@ class SegmentFiles:
                 self.forget(number)
 
     def forget(self, number: int) -> None:
-        """Close the file of a segment that is gone, as soon as nobody syncs it."""
+        """Close the file of a segment that is gone, as soon as no sync needs it."""
         if self._pins[number]:
             self._doomed.add(number)
             return
@@ -86,7 +86,7 @@ class FrameReader:
     """Reads frames by location and verifies each.
 
     A window of the file read last is kept: claims follow one another through the log, so the next frame is mostly in
-    it. A frame that is not whole there (the tail may have grown since) is read anew.
+    it. A frame that is not whole there (the tail may have grown since) is read again.
     """
 
     def __init__(self, disk: Disk, files: SegmentFiles) -> None:
@@ -97,7 +97,7 @@ class FrameReader:
         self._next = 0
 
     def read(self, location: int, salt: int | None) -> tuple[int, int, bytes]:
-        """Give (kind, topic, body). Raises NotFound where the segment is gone, Corrupt where the frame is bad."""
+        """Return (kind, topic, body). Raises NotFound where the segment is gone, Corrupt where the frame is bad."""
         start, window = location - self._window_at, self._window
         if salt is not None and 0 <= start <= len(window) - HEADER_BYTES:
             length, crc, _, _, _, kind, _, _, topic = unpack_header(window, start)
@@ -119,12 +119,12 @@ class FrameReader:
         return kind, topic, frame[HEADER_BYTES:]
 
     def drop(self, segment: int) -> None:
-        """Forget what was read of a segment that is gone."""
+        """Drop the window if it is of a segment that is gone."""
         if self._window_at >> 32 == segment:
             self._window, self._window_at = b"", 0
 
     def _fetch(self, number: int, offset: int, *, ahead: bool) -> bytes:
-        """Read one frame's bytes, and more behind it where reads go forward; its length is checked, its content not."""
+        """Read the bytes of one frame, and more after it where reads go forward; only its length is checked."""
         wanted = _AHEAD_BYTES if ahead else _READ_BYTES
         try:
             file = self._files.get(number)

@@ -1,11 +1,11 @@
 """Recovery: one pass over the log that checks, replays, and finds where the next batch goes.
 
 The rule. A bad frame of batch B is corruption if a valid later frame carries ``synced_batch >= B``, or if a later
-segment exists, since a roll syncs first. Otherwise nobody was ever told that B is durable: the log is torn from the
-start of B, and whatever lies behind is not resurrected, however valid it looks (faults 5, 6, 7).
+segment exists, since a roll syncs first. Otherwise B was never acknowledged as durable: the log is torn from the start
+of B, and nothing after it is resurrected, however valid it looks (faults 5, 6, 7).
 
 Scan and replay are the same pass, so nothing is verified twice: a frame is handed out as soon as its batch is complete.
-Where damage is met further on, the pass ends with Corrupt, and the caller throws away what it has built.
+Where damage is met further on, the pass raises Corrupt, and the caller discards what it has built.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["RecoveryReport", "Scan", "locate"]
 
 
 class RecoveryReport(NamedTuple):
-    """What a recovery found and did; the torn bytes are reported once, because they are gone afterwards."""
+    """The outcome of a recovery; torn bytes are reported once, because they are gone afterwards."""
 
     epoch: int
     batches: int
@@ -35,7 +35,7 @@ class RecoveryReport(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Where a scan begins, with what the frame before it said."""
+    """The start of a scan, with the epoch and the witness of the frame before it."""
 
     place: int
     position: Position
@@ -46,7 +46,7 @@ class Start(NamedTuple):
 def locate(disk: Disk, heads: Sequence[Head], position: Position | None) -> Start:
     """Find a position in the chain. Raises UnknownPosition where the log did not go through it.
 
-    A position that lies beyond the end of the log points at zeros, like one at the end: only the frame before it tells.
+    A position beyond the end of the log points at zeros, like one at the end: only the frame before it shows which.
     """
     if position is None:
         head = heads[0]
@@ -95,12 +95,12 @@ class Scan:
         self._heads = heads
         self._start = locate(disk, heads, after)
         self._stop = stop
-        #: The place behind the last whole batch, and the epoch of that batch.
+        #: The position after the last whole batch, and the epoch of that batch.
         self.end = self._start.position
         self.epoch = self._start.epoch
-        #: Where in the last segment the bytes begin that no frame says were synced.
+        #: The offset in the last segment from which no frame witnesses a sync.
         self.unwitnessed_offset = HEAD_BYTES
-        #: Where the bytes end that are not zero, behind the last whole batch.
+        #: Where the bytes that are not zero end, after the last whole batch.
         self.torn_end = 0
 
     @property
@@ -108,7 +108,7 @@ class Scan:
         return self.end.batch - self._start.position.batch
 
     def frames(self) -> Iterator[Frame]:
-        """Give the frames of whole batches in order. Raises Corrupt."""
+        """Yield the frames of whole batches in order. Raises Corrupt."""
         heads = self._heads
         witnessed = self._start.witnessed
         for place in range(self._start.place, len(heads)):
@@ -140,7 +140,7 @@ class Scan:
         self.epoch = max(self.epoch, head.epoch)
 
     def _check_end(self, head: Head, after: Head | None, walk: Walk, *, file: File) -> None:
-        """Hold the end of a segment against what is known of it: by the next head, by the writer, or by its tail."""
+        """Check the end of a segment against the next head, the writer's position, or its own tail. Raises Corrupt."""
         if after is None and self._stop is None:
             self._examine_tail(head, walk, file=file)
             return
@@ -153,7 +153,7 @@ class Scan:
             raise damage_error(segment_name(head.number), 0, end=walk.offset, why=why)
 
     def _examine_tail(self, head: Head, walk: Walk, *, file: File) -> None:
-        """Decide what lies behind the last whole batch: nothing, a torn tail, or damage."""
+        """Decide what follows the last whole batch: nothing, a torn tail, or damage, which raises Corrupt."""
         read = self._reads(file)
         size = self._disk.size(file)
         self.unwitnessed_offset = walk.unwitnessed_offset(HEAD_BYTES)
@@ -173,6 +173,6 @@ class Scan:
 
 
 def _next_whole(read: Read, walk: Walk, *, limit: int, salt: int) -> int:
-    """Give the offset of the next frame that is whole, or the limit: the end of the damaged range."""
+    """Return the offset of the next frame that is whole, or the limit: the end of the damaged range."""
     found = find_frames(read, walk.bad_offset + 1, end=limit, salt=salt, batch=walk.batch)
     return next((frame.offset for frame in found), limit)

@@ -1,6 +1,6 @@
-"""Segment files: their names, their head, how one is born, and whether a row of them is one chain.
+"""Segment files: names, heads, creation, and the check that a row of them is one chain.
 
-A segment is born under a spare name: allocated, its head written, synced, and only then renamed into place and the
+A segment is created under a spare name: allocated, its head written, synced, and only then renamed into place and the
 directory synced. So after a power loss it is there whole or not at all (faults 3 and 4), and its existence proves that
 everything before it had been synced, because a roll syncs the old segment first.
 
@@ -82,12 +82,12 @@ def segment_name(number: int) -> str:
 
 
 def segment_numbers(disk: Disk) -> list[int]:
-    """List the numbers of the segment files, ascending; names that are not ours are none of our business."""
+    """List the numbers of the segment files, ascending; other names are ignored."""
     return [int(match[1]) for name in disk.listdir(SEGMENTS) if (match := _NAME.fullmatch(name))]
 
 
 def salt_of(log_id: bytes, number: int) -> int:
-    """Give the seed of a segment's checksums: no other segment, and no payload, passes for a part of it."""
+    """Return the seed of a segment's checksums: no other segment, and no payload, passes for a part of it."""
     return crc32c(number.to_bytes(8, "little"), crc32c(log_id))
 
 
@@ -103,7 +103,7 @@ def parse_head(data: bytes, number: int) -> Head:
 
 
 def decode_head(data: bytes, name: str) -> Head:
-    """Decode the head of whatever segment a file holds; raises Corrupt."""
+    """Decode the head of the segment in a file, of any number; raises Corrupt."""
     if len(data) >= 12 and data[:8] == MAGIC and (version := int.from_bytes(data[8:12], "little")) > FORMAT:
         message = f"{name} has format {version}, this program reads up to {FORMAT}: use a newer one. Nothing changed."
         raise Corrupt(message, code="format_too_new", file=name, format=version)
@@ -118,8 +118,8 @@ def decode_head(data: bytes, name: str) -> Head:
 def list_heads(disk: Disk) -> list[Head]:
     """Read the heads of the newest unbroken row of segments, oldest first, and check that they are one chain.
 
-    Segments below a gap are left out: they are either declared dropped further on, or the gap is corruption; only the
-    end of a replay can tell.
+    Segments below a gap are left out: they are either declared dropped further on, or the gap is corruption; which,
+    is known at the end of a replay.
     """
     numbers = segment_numbers(disk)
     first = len(numbers)
@@ -135,7 +135,7 @@ def list_heads(disk: Disk) -> list[Head]:
 
 
 def read_head(disk: Disk, number: int) -> tuple[Head, int]:
-    """Give the head of a segment and the size of its file. Raises Corrupt, OSError."""
+    """Return the head of a segment and the size of its file. Raises Corrupt, OSError."""
     file = disk.open(segment_name(number))
     try:
         return parse_head(disk.pread(file, HEAD_BYTES, 0), number), disk.size(file)

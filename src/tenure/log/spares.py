@@ -1,4 +1,4 @@
-"""Segments allocated ahead: room that a full disk cannot take away, and a roll that need not wait for the disk.
+"""Spare segments, allocated ahead: room that a full disk cannot take away, and rolls that do not wait for the disk.
 
 A spare is a file of a segment's size that nothing has been written to. It already has the number of the segment it will
 become, under a name that no reader looks at; a segment gets its final name once everything before it is synced.
@@ -52,13 +52,13 @@ class Spares:
         return [spare.size for spare in self._row]
 
     def is_ready(self, count: int, *, least: int) -> bool:
-        """Whether there are ``count`` spares, each of at least ``least`` bytes."""
+        """Return whether there are ``count`` spares, each of at least ``least`` bytes."""
         return len(self._row) >= count and min(self.sizes()) >= least
 
     def fill(self, count: int, *, least: int, after: int) -> None:
-        """Have ``count`` spares, each of at least ``least`` bytes, for the segments behind number ``after``.
+        """Allocate spares up to ``count``, each of at least ``least`` bytes, for the segments that follow ``after``.
 
-        Raises OSError; none is lost then.
+        Raises OSError; no spare is lost then.
         """
         for index, spare in enumerate(self._row):
             self._row[index] = self._grow(spare, least)
@@ -100,7 +100,7 @@ class Spares:
         return spare
 
     def shrink(self, count: int) -> None:
-        """Give the space of all but ``count`` spares back."""
+        """Free the space of all but ``count`` spares."""
         self._let_go(count, unlink=True)
 
     def close(self, *, unlink: bool) -> None:

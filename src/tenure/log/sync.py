@@ -1,7 +1,7 @@
 """Syncs that may run on another thread while the owner goes on writing, rolls and drops.
 
-The kernel reports a failed write-back once per open file: of two fdatasyncs that overlap, one is told and the other
-hears that all is well. So syncs take turns, and each looks at what those before it have met.
+The kernel reports a failed write-back once per open file: of two fdatasyncs that overlap, one fails and the other
+succeeds. So syncs take turns, and each fails if one before it has failed.
 
 Everything that waits for the disk is done here. A roll goes on in an unpublished segment at once; the next sync makes
 the old segment and the new one durable, in this order, and only then gives the new one its name. A dropped segment is
@@ -22,7 +22,7 @@ __all__ = ["BRIEF_BYTES_MAX", "FileSync", "Removal", "Roll", "Syncs"]
 
 
 BRIEF_BYTES_MAX = 128 * 1024
-"""What a disk takes in about the time that a sync of nothing takes."""
+"""How many bytes a disk writes in about the time that an empty sync takes."""
 
 
 class Roll:
@@ -38,7 +38,7 @@ class Roll:
         self.is_done = False
 
     def sync_old(self, disk: Disk) -> None:
-        """Make the segment before durable up to its end, and give back the room behind it."""
+        """Make the segment before durable up to its end, and free the room after it."""
         disk.sync(self.old)
         with suppress(OSError):  # Only room is lost: the head of the next segment says where this one ends.
             disk.truncate(self.old, self.old_end)
@@ -117,7 +117,7 @@ class FileSync:
 
 
 class Syncs:
-    """Lets one sync run at a time and keeps those that the owner has not taken back."""
+    """The syncs that are under way: one runs at a time, and each is kept until the owner ends it."""
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
@@ -141,9 +141,9 @@ class Syncs:
         return sync
 
     def first_error(self) -> OSError | None:
-        """Return what a sync under way has met: after it, no later one may be believed, nor publish anything."""
+        """Return the error of a sync under way, or None: after one, no later sync may succeed or publish anything."""
         return next((sync.error for sync in self._under_way if sync.error is not None), None)
 
     def end(self, sync: FileSync) -> None:
-        """Take a sync back; raises ValueError where it is not under way."""
+        """End a sync; raises ValueError where it is not under way."""
         self._under_way.remove(sync)

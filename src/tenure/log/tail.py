@@ -1,8 +1,8 @@
-"""Following the log from another process: read-only, without its lock, only what is durable.
+"""Tail the log from another process: read-only, without its lock, durable batches only.
 
-A batch is handed out once something behind it says that it was synced: the ``synced_batch`` of a later frame, a seal,
-or a later segment. What a crash could still take back is never shown. Nothing is kept between two polls but a
-position, so a tail that the writer had to cut off is simply never seen.
+A batch is handed out once a later one says that it was synced: by the ``synced_batch`` of a frame, by a seal, or by a
+later segment. Batches that a crash could still take back are never shown. Only a position is kept between two polls,
+so a torn tail that the writer cut off is never seen.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TailBatch(NamedTuple):
 
 
 class TailGap(NamedTuple):
-    """Batches that were dropped before they could be read; the tail goes on behind them."""
+    """Batches that were dropped before they could be read; the tail goes on after them."""
 
     first_batch: int
     last_batch: int
@@ -50,7 +50,7 @@ class Tailer:
         self._checked = position is None
 
     def poll(self) -> Iterator[TailBatch | TailGap]:
-        """Give everything durable that is new, then end; ``position`` moves with each item given.
+        """Yield everything durable that is new, then end; ``position`` moves with each item.
 
         Raises UnknownPosition where the log never went through the position, Corrupt where a batch that must be whole
         is not.
@@ -63,7 +63,7 @@ class Tailer:
             moved = self.position != before and self.position is not None
 
     def _poll_segment(self) -> Iterator[TailBatch | TailGap]:
-        """Give what is durable in the segment of the position, and step into the next one at its end."""
+        """Yield what is durable in the segment of the position, and step into the next one at its end."""
         numbers = segment_numbers(self._disk)
         if not numbers:
             return
@@ -94,7 +94,7 @@ class Tailer:
             yield TailGap(missed, head.first_batch - 1, self.position)
 
     def _batches(self, head: Head, after: Head | None, *, limit: int) -> Iterator[TailBatch]:
-        """Give the batches that are witnessed, holding the others back until a frame vouches for them."""
+        """Yield the batches that a later frame witnesses as synced, and hold the others back until one does."""
         assert self.position is not None
         file = self._disk.open(segment_name(head.number))
         try:

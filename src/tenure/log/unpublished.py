@@ -1,8 +1,8 @@
-"""Segments that were begun but not yet given their name when the process died.
+"""Unpublished segments: begun, but not yet renamed to their final name when the process died.
 
 A roll goes on in such a file at once, and the next sync publishes it. After a kill everything written to it is there,
-and it belongs to the log. After a power loss the segment before it may miss its end: then nobody was ever told that
-anything behind is durable, and the file is as good as a spare.
+and it belongs to the log. After a power loss the segment before it may miss its end: then nothing after that was
+acknowledged as durable, and the file is as good as a spare.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAME = re.compile(r"\d{10}\.new")
 
 
 def find_unpublished(disk: Disk, before: Head, name: str) -> tuple[Head, int] | None:
-    """Return the head of the unpublished segment behind ``before``, whose file is ``name``, if the log went on there.
+    """Return the head of the unpublished segment after ``before``, whose file is ``name``, if the log went on there.
 
     The second part is the offset in ``name`` from which nothing says that it was synced. Raises OSError.
     """
@@ -45,7 +45,7 @@ def find_unpublished(disk: Disk, before: Head, name: str) -> tuple[Head, int] | 
 
 
 def publish_next(disk: Disk, before: Head) -> Head | None:
-    """Do what the next sync would have done: give the segment behind ``before`` its name; None where there is none.
+    """Publish the segment after ``before``, as the next sync would have done; None where there is none.
 
     What may not be durable is written once more, because a sync of the process before may have failed (fault 13).
     Raises OSError.
@@ -62,7 +62,7 @@ def publish_next(disk: Disk, before: Head) -> Head | None:
 
 
 def clear_spares(disk: Disk) -> None:
-    """Remove the spares of the process before: what is in them is not known to be zeros."""
+    """Remove the spares of the process before: their content may not be zeros."""
     for name in disk.listdir(SEGMENTS):
         if _NAME.fullmatch(name):
             disk.unlink(f"{SEGMENTS}/{name}")

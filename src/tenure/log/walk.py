@@ -1,4 +1,4 @@
-"""One walk through the whole batches of one segment: the only place that decides what a good frame is.
+"""Walk the whole batches of one segment: the only place that decides what a good frame is.
 
 Recovery, the tailer and salvage all go through here, so they cannot disagree. A batch counts when its first frame, its
 last one and everything between them follow each other without a gap, under the batch number and not below the epoch
@@ -44,11 +44,11 @@ class Walk:
         self._marks: list[tuple[int, int]] = []
 
     def position(self) -> Position:
-        """Give the place behind the last whole batch."""
+        """Return the position after the last whole batch."""
         return Position(self.segment, self.offset, self.batch, self.last_offset, self.last_crc, self.dropped)
 
     def batches(self, limit: int) -> Iterator[list[Frame]]:
-        """Give the frames of each whole batch that ends below ``limit``, without the log's own. Raises OSError.
+        """Yield the frames of each whole batch that ends below ``limit``, without the log's own. Raises OSError.
 
         This is the hot loop of a restart: one unpack, one checksum and one slice for a frame.
         """
@@ -95,12 +95,12 @@ class Walk:
         self.bad_offset = offset
 
     def unwitnessed_offset(self, default: int) -> int:
-        """Give a place before which every batch is said to be synced, as late a one as is known."""
+        """Return the last known offset before which every batch was synced, or ``default``."""
         known = [offset for batch, offset in self._marks if batch <= self.witnessed + 1]
         return known[-1] if known else default
 
     def _witness(self, synced: int, batch: int, offset: int) -> None:
-        """Take in a later witness, and where it was met, for as long as that may matter."""
+        """Note a later witness and its offset; only the newest offsets are kept."""
         self.witnessed = synced
         self._marks.append((batch, offset))
         if len(self._marks) > _MARKS_MAX:

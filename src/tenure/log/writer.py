@@ -1,8 +1,8 @@
-"""The writing half of the log: append to memory, write at once, sync together, fail for good.
+"""The writer of the log: appends, group writes, syncs, rolls, and the room reserved on a full disk.
 
 ``append`` only charges room and remembers; headers and checksums are built in ``write``, in one loop and one pwrite for
 the whole batch. Nothing here waits for a disk but ``sync`` and ``seal``: a roll goes on in a file that was allocated
-ahead, and whoever runs the next sync makes it durable (see :mod:`~tenure.log.sync`).
+ahead, and the next sync makes it durable (see :mod:`~tenure.log.sync`).
 
 Room is charged against allocated files, so a full disk is met before anything happened (fault 12). Segments are kept
 allocated ahead, as many as acks may need and one for reclaiming space: an ordinary append must leave them all, an
@@ -39,7 +39,7 @@ _YOUNG_SHARE = 4
 
 
 class SegmentWriter:
-    """Takes appends into the last segment and rolls to the next; :class:`~tenure.log.log.FileLog` adds the rest."""
+    """The writing half of :class:`~tenure.log.log.FileLog`: appends to the last segment and rolls to the next."""
 
     def __init__(self, disk: Disk, heads: list[Head], *, segment_bytes: int, handles_max: int) -> None:
         self.epoch = 0
@@ -209,7 +209,7 @@ class SegmentWriter:
         self._set_limit()
 
     def _set_limit(self) -> None:
-        """Say how far ordinary appends may go without a look at the room that is kept."""
+        """Set the offset up to which ordinary appends need not check the reserved room."""
         if self._spares.is_ready(self._kept, least=self._reclaim_bytes):
             self._limit = self._capacity - self._own_bytes
         else:
@@ -217,7 +217,7 @@ class SegmentWriter:
             self._limit = self._capacity // _YOUNG_SHARE if is_young else -1
 
     def _make_room(self, need: int, *, urgent: bool, reclaim: bool) -> None:
-        """Let ``need`` bytes fit, rolling where they do not, and leave the room that is kept from such an append.
+        """Make ``need`` bytes fit, by a roll where they do not, and leave the room reserved from such an append.
 
         Raises Overloaded, Closed; nothing happened then.
         """
@@ -241,7 +241,7 @@ class SegmentWriter:
         self._set_limit()
 
     def _may_take(self, need: int, *, fits: bool, urgent: bool, reclaim: bool) -> bool:
-        """Whether an append leaves the room that is kept from it; one that does not fit takes a spare itself."""
+        """Return whether an append leaves the room reserved from it; one that does not fit takes a spare itself."""
         if not (urgent or reclaim):
             least = max(self._reclaim_bytes, self._room_for(HEAD_BYTES + need))
             return self._spares.is_ready(self._kept if fits else self._kept + 1, least=least)
@@ -250,14 +250,14 @@ class SegmentWriter:
         return reclaim or self._leaves_room_to_reclaim(need, fits=fits)
 
     def _leaves_room_to_reclaim(self, need: int, *, fits: bool) -> bool:
-        """Whether the oldest segment could still be emptied, if all in it were alive."""
+        """Return whether the oldest segment could still be emptied, if all in it were alive."""
         room = sum(size - HEAD_BYTES - self._own_bytes for size in self._spares.sizes()) - need
         if fits:
             room += self._capacity - self._own_bytes - self._end
         return room >= self._owed_bytes()
 
     def _owed_bytes(self) -> int:
-        """How much of the oldest segment may still have to be rewritten. The log's own frames in it never are."""
+        """Return how much of the oldest segment may still have to be rewritten; the log's own frames never are."""
         if len(self._heads) == 1:
             return 0
         used = self._heads[1].previous_end
@@ -266,11 +266,11 @@ class SegmentWriter:
         return max(used - HEAD_BYTES - self._reclaimed_bytes, 0)
 
     def _room_for(self, used_bytes: int) -> int:
-        """How long a segment must be for what is alive in one that uses so much: rewritten, it may take some more."""
+        """Return how long a segment must be to hold the rewrite of one that uses so much: it may take more."""
         return used_bytes + used_bytes // 8 + self._own_bytes if used_bytes > self._segment_bytes else 0
 
     def _measure(self) -> None:
-        """Find the room that emptying the largest segment may take."""
+        """Set the room that emptying the largest segment may take."""
         used = max([self._capacity, *(head.previous_end for head in self._heads[1:])])
         self._reclaim_bytes = max(self._segment_bytes, self._room_for(used))
 
@@ -287,9 +287,9 @@ class SegmentWriter:
         return self._capacity >= size
 
     def _refill(self, count: int, *, least: int) -> None:
-        """Try to have ``count`` spares of ``least`` bytes each; ``crowded`` says whether that was refused.
+        """Try to have ``count`` spares of ``least`` bytes each; set ``crowded`` where the disk refuses.
 
-        A disk that was full is not asked again before it has more room: to be refused costs as much as to be served.
+        A disk that was full is not tried again before it has more room: a refusal costs as much as a success.
         """
         if self._spares.is_ready(count, least=least) or self._disk.free_bytes() <= self._refused_free_bytes:
             return
@@ -307,7 +307,7 @@ class SegmentWriter:
         self._set_limit()
 
     def _append_own(self, kind: int, body: bytes) -> None:
-        """Append a frame of the log's own; it may use whatever room is left."""
+        """Append a frame of the log's own; it may use all room that is left."""
         need = HEADER_BYTES + len(body)
         if self._end + need > self._capacity:
             self._make_room(need, urgent=True, reclaim=True)
@@ -327,7 +327,7 @@ class SegmentWriter:
         self._end += HEADER_BYTES + len(entry[2])
 
     def _roll(self, need: int) -> None:
-        """Go on in the next spare. It becomes a segment with the next sync, once everything before it is durable."""
+        """Roll to the next spare. It becomes a segment with the next sync, once everything before it is durable."""
         preamble = () if self.preamble is None else self.preamble()
         need += sum(HEADER_BYTES + len(body) for _, _, body in preamble)
         size = HEAD_BYTES + need + self._own_bytes
@@ -367,7 +367,7 @@ class SegmentWriter:
             raise no_room_error(error) from error
 
     def _fail(self, what: str, error: OSError) -> NoReturn:
-        """Turn read-only for good. Raises what those who wait for durability are told."""
+        """Turn read-only for good. Raises Indeterminate, as for every caller that waits for durability."""
         if self.failed is None:
             why = error.strerror or error
             message = f"{what} failed: {why}. Whether the last batches are durable is unknown; the log is read-only."

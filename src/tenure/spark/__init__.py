@@ -1,7 +1,7 @@
-"""The data pipeline: from buffer and topics to tables and reports, as Spark jobs.
+"""The data pipeline: Spark jobs from a buffer and topics to tables and reports.
 
-``ingest`` brings a buffer into a table, exactly once; the classes are the tables. ``docs/design/spark.md`` says why it
-is safe. Nothing here looks for pyspark before it is used.
+``ingest`` brings a buffer into a table, exactly once; the classes are the tables. ``docs/design/spark.md`` has the
+proof. Nothing here imports pyspark before it is used.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from tenure.spark.jobs.retrying import Waiting
     from tenure.spark.jobs.streaming import write_stream
     from tenure.spark.reader.settings import ReaderSettings
+    from tenure.spark.report.events import BufferEvents, TableEvents
     from tenure.spark.report.job import Scope, make_report
     from tenure.spark.report.model import Figures
-    from tenure.spark.report.source import BufferEvents, TableEvents
     from tenure.spark.session.session import open_session
     from tenure.spark.sinks.delta.sink import DeltaSink
     from tenure.spark.sinks.delta.small import SmallDelta
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tenure.spark.topic.sink import TopicSink
 
 _HOMES = {
-    "BufferEvents": "report.source",
+    "BufferEvents": "report.events",
     "Compacted": "jobs.compact_buffer",
     "CompactedTable": "jobs.compact_table",
     "DeltaSink": "sinks.delta.sink",
@@ -53,7 +53,7 @@ _HOMES = {
     "SmallIceberg": "sinks.iceberg.small",
     "SparkSink": "sinks.protocol",
     "Summary": "jobs.range_writer",
-    "TableEvents": "report.source",
+    "TableEvents": "report.events",
     "TopicSink": "topic.sink",
     "Waiting": "jobs.retrying",
     "backfill": "jobs.backfill",

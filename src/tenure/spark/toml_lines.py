@@ -1,4 +1,4 @@
-"""A TOML file that remembers on which line each key stands, so that a mistake in it can be pointed at."""
+"""A TOML file with the line of each key, so that an error can name it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Final, NamedTuple
 
 from tenure.errors import Invalid
 
-__all__ = ["KeyPath", "Located", "Problem", "read_text", "read_toml", "refused"]
+__all__ = ["KeyPath", "Located", "Problem", "problems_error", "read_text", "read_toml"]
 
 KeyPath = tuple[str | int, ...]
-"""Where a value stands: ``("step", 0, "sql")`` is the key sql of the first table of ``[[step]]``."""
+"""The path of a value: ``("step", 0, "sql")`` is the key sql of the first table of ``[[step]]``."""
 
 FILE_BYTES_MAX: Final = 1 << 20
-"""A configuration of more is none."""
+"""The largest file that is read as a configuration."""
 _SYNTAX_LINE: Final = re.compile(r"\(at line (\d+), column \d+\)|\(at end of document\)")
 _TOKEN: Final = re.compile(
     r"""
@@ -31,7 +31,7 @@ _TOKEN: Final = re.compile(
 
 
 class Problem(NamedTuple):
-    """One mistake, and where it is; no line where the whole file is meant."""
+    """One mistake, and its line; none where the whole file is meant."""
 
     file: Path
     line: int | None
@@ -42,27 +42,27 @@ class Problem(NamedTuple):
 
 
 class Located(NamedTuple):
-    """What a TOML file says, and where."""
+    """The values of a TOML file, and their lines."""
 
     file: Path
     values: dict[str, Any]
     lines: dict[KeyPath, int]
 
     def problem(self, path: KeyPath, message: str) -> Problem:
-        """A mistake at a key, or at the nearest one around it that is there."""
+        """Return a mistake at a key, or at the nearest one around it that is there."""
         while path and path not in self.lines:
             path = path[:-1]
         return Problem(self.file, self.lines.get(path), message)
 
 
-def refused(problems: list[Problem], *, code: str) -> Invalid:
-    """All mistakes as one error, a line each; ``detail`` holds them for a program."""
-    told = [{"file": str(one.file), "line": one.line, "message": one.message} for one in problems]
-    return Invalid("\n".join(map(str, problems)), code=code, problems=told)
+def problems_error(problems: list[Problem], *, code: str) -> Invalid:
+    """Return all mistakes as one error, a line each; ``detail`` holds them for a program."""
+    details = [{"file": str(one.file), "line": one.line, "message": one.message} for one in problems]
+    return Invalid("\n".join(map(str, problems)), code=code, problems=details)
 
 
 def read_toml(file: Path, *, code: str) -> Located:
-    """The file's values and lines. Raises Invalid with that code where it cannot be read or is not TOML."""
+    """Return the file's values and lines. Raises Invalid with that code where it cannot be read or is not TOML."""
     text = read_text(file, code=code)
     try:
         return Located(file, tomllib.loads(text), _lines_of(text))
@@ -70,23 +70,23 @@ def read_toml(file: Path, *, code: str) -> Located:
         match = _SYNTAX_LINE.search(str(error))
         line = int(match[1]) if match and match[1] else text.count("\n") + 1
         message = _SYNTAX_LINE.sub("", str(error)).strip()
-        raise refused([Problem(file, line, f"is not TOML: {message}")], code=code) from None
+        raise problems_error([Problem(file, line, f"is not TOML: {message}")], code=code) from None
 
 
 def read_text(file: Path, *, code: str) -> str:
-    """A small text file. Raises Invalid with that code where it cannot be read, is too large or is not UTF-8."""
+    """Read a small text file. Raises Invalid with that code where it is unreadable, too large or not UTF-8."""
     try:
         with file.open("rb") as opened:
             content = opened.read(FILE_BYTES_MAX + 1)
     except OSError as error:
-        raise refused([Problem(file, None, f"cannot be read: {error.strerror}")], code=code) from None
+        raise problems_error([Problem(file, None, f"cannot be read: {error.strerror}")], code=code) from None
     if len(content) > FILE_BYTES_MAX:
-        raise refused([Problem(file, None, f"larger than {FILE_BYTES_MAX:,} bytes")], code=code)
+        raise problems_error([Problem(file, None, f"larger than {FILE_BYTES_MAX:,} bytes")], code=code)
     try:
         return content.decode().replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        raise refused([Problem(file, line, "is not UTF-8")], code=code) from None
+        raise problems_error([Problem(file, line, "is not UTF-8")], code=code) from None
 
 
 class _Token(NamedTuple):
@@ -107,7 +107,7 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _lines_of(text: str) -> dict[KeyPath, int]:
-    """The line of every table and key, of text that is known to be TOML."""
+    """Return the line of every table and key, of text that is known to be TOML."""
     lines: dict[KeyPath, int] = {}
     counts: dict[KeyPath, int] = {}
     table: KeyPath = ()
@@ -133,7 +133,7 @@ def _lines_of(text: str) -> dict[KeyPath, int]:
 
 
 def _inside(names: KeyPath, counts: dict[KeyPath, int]) -> KeyPath:
-    """A table's path, with the index of the last element wherever it goes through an array of tables."""
+    """Return a table's path, with the index of the last element where it goes through an array of tables."""
     path: KeyPath = ()
     for name in names:
         path = (*path, name)
@@ -143,7 +143,7 @@ def _inside(names: KeyPath, counts: dict[KeyPath, int]) -> KeyPath:
 
 
 def _key(tokens: list[_Token], place: int) -> tuple[KeyPath, int]:
-    """A key with its dots, and the place behind it."""
+    """Parse a key with its dots, and return the place after it."""
     names: list[str] = []
     while tokens[place].kind in ("bare", "text") or tokens[place].text == ".":
         token = tokens[place]
@@ -156,7 +156,7 @@ def _key(tokens: list[_Token], place: int) -> tuple[KeyPath, int]:
 
 
 def _value(tokens: list[_Token], place: int, path: KeyPath, lines: dict[KeyPath, int], line: int) -> int:
-    """Note where a value stands, and what is inside of it; gives the place behind it."""
+    """Note where a value and everything inside of it stands; return the place after it."""
     lines.setdefault(path, line)
     opening = tokens[place].text
     if opening == "{":
@@ -177,7 +177,7 @@ def _value(tokens: list[_Token], place: int, path: KeyPath, lines: dict[KeyPath,
 
 
 def _array(tokens: list[_Token], place: int, path: KeyPath, lines: dict[KeyPath, int]) -> int:
-    """The elements of an array. Two brackets side by side are one token, so it is split where they open values."""
+    """Note the elements of an array. Two adjacent brackets are one token, so it is split where they open values."""
     _split(tokens, place)
     place += 1
     index = 0

@@ -1,5 +1,5 @@
-"""What Tenure tests itself with, for your tests too: a disk that crashes, a clock in your hand, a broker in memory,
-your app against it, and a checker that reads what your clients saw and says what was lost, doubled or undone.
+"""Test tools, public: a simulated disk that crashes, a manual clock, a broker in memory, a tester for apps, and a
+checker that reports lost, duplicated and undone work from the history of clients.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _MODULES = {
     "memory_broker": "server",
     "running_server": "server",
 }
-"""Loaded at their first use: a test of the engine alone loads no client, no worker runtime and no server."""
+"""The module of each name, loaded at first use: a test of the engine alone loads no client, worker or server."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,7 @@
-"""`AppTester`: your app, its handlers and its schedules against the real broker in memory, on a clock in your hand.
+"""`AppTester`: run an app, its handlers and its schedules against the real broker in memory, on a manual clock.
 
-Jobs go the same way as in a worker: claimed, decoded, through middlewares and executors, to a verdict that the broker
-is told. Nothing waits: back-offs, delays and schedules pass when the test says so.
+Jobs take the same path as in a worker: claimed, decoded, through middlewares and executors, to a settled verdict.
+Back-offs, delays and schedules pass when the test advances the clock.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from tenure.testing.server import memory_broker
 from tenure.testing.wire import AppWire, ThreadWire
 from tenure.worker.app import App
 from tenure.worker.backends.backend import Backend
-from tenure.worker.backends.queue import QueueSide
+from tenure.worker.backends.queue import QueueBackend
 from tenure.worker.backends.redis_payload import unpack
 from tenure.worker.options import HELD_MAX
 from tenure.worker.periodic import PeriodicLoop
-from tenure.worker.processes.executors import LoopPlaces, MixedPlaces, Places, ThreadPlaces
+from tenure.worker.processes.executors import Executor, LoopExecutor, MixedExecutor, ThreadExecutor
 from tenure.worker.runtime.handler import Handler
 from tenure.worker.runtime.job import HeldJob
 from tenure.worker.runtime.link import Link
 from tenure.worker.runtime.timing import Timing
-from tenure.worker.runtime.typed_delivery import handling_for
+from tenure.worker.runtime.typed_delivery import delivery_for
 from tenure.worker.timer import TimerTask
 from tenure.worker.verdict import Verdict, VerdictKind
 
@@ -65,7 +65,7 @@ class QueuedJob(msgspec.Struct, frozen=True):
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """A job that was given up, with its payload and why."""
+    """A dead letter, with its payload and its reason."""
 
     seq: int
     data: Any
@@ -77,11 +77,11 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
 
 class AppTester:
-    """Runs an app in a test. Inside the block, the app's puts go to a broker in memory, and its timers to a Redis in
-    memory; afterwards it is as before.
+    """Runs an app in a test. Inside the block, the app's puts go to a broker in memory, and its timers to a fake Redis;
+    after the block the app uses its own again.
 
-    Its startup hooks run when the block begins, its shutdown hooks when it ends. Leases are taken for a day, as if
-    heartbeats renewed them. Handlers of processes run in threads of the test.
+    Its startup hooks run when the block begins, its shutdown hooks when it ends. Leases last a day, as if heartbeats
+    renewed them. Handlers of processes run in threads of the test.
 
     >>> import asyncio
     >>> from tenure import App, Reject
@@ -105,7 +105,7 @@ class AppTester:
         self.timing = ManualTiming(self.clock)
         self._timers: FakeTimers | None = None
         self._stack = AsyncExitStack()
-        self._posts: list[_Post] = []
+        self._runs: list[_TaskRun] = []
 
     async def __aenter__(self) -> Self:
         broker = await self._stack.enter_async_context(memory_broker(self.clock))
@@ -121,8 +121,9 @@ class AppTester:
             raise
         self._stack.push_async_callback(self.app.hooks.stop, self.timing, _HOOKS_MS)
         await self.app.declare()
-        self._posts = [
-            _Post(task, self._side(task), self.timing, self.app, self._stack) for task in self.app.handlers.values()
+        self._runs = [
+            _TaskRun(task, self._backend(task), self.timing, self.app, self._stack)
+            for task in self.app.handlers.values()
         ]
         self._periodic = PeriodicLoop(self.app, self.client, self.timing)
         return self
@@ -134,7 +135,7 @@ class AppTester:
 
     @property
     def timers(self) -> FakeTimers:
-        """What keeps the timers of the app."""
+        """The fake timers of the app."""
         if self._timers is None:
             from tenure.testing.fake_timers import FakeTimers
 
@@ -142,14 +143,14 @@ class AppTester:
         return self._timers
 
     async def run_until_idle(self, *, jobs_max: int = 10_000) -> int:
-        """Fire what is due and handle everything claimable, until there is nothing more; returns how many deliveries.
+        """Fire due ticks and handle claimable jobs until none are left; returns the number of deliveries.
 
-        Raises Invalid after ``jobs_max``: a handler that puts what it handles never ends.
+        Raises Invalid after ``jobs_max``, for example where a handler puts the jobs that it handles.
         """
         handled = 0
         while handled <= jobs_max:
             fired = await self._periodic.fire_due(self.timing.wall_ms())
-            rounds = [await post.handle_some() for post in self._posts]
+            rounds = [await run.handle_some() for run in self._runs]
             if not fired and not any(rounds):
                 return handled
             handled += sum(rounds)
@@ -160,9 +161,9 @@ class AppTester:
         self.clock.advance(ms_of(duration, field="duration"))
 
     async def jobs(self, queue: str | Handler[Any], state: str | None = None) -> list[QueuedJob]:
-        """The jobs of a queue that are not done, by seq: all, or those that are ready, in_flight, delayed or parked.
+        """Return the jobs of a queue that are not done, by seq: all, or those ready, in_flight, delayed or parked.
 
-        Of a timer's topic, the timers.
+        For the topic of a timer, return the timers.
         """
         name = queue.queue if isinstance(queue, Handler) else queue
         if isinstance(self.app.handlers.get(name), TimerTask):
@@ -178,7 +179,7 @@ class AppTester:
         return sorted(found, key=lambda job: job.seq)
 
     async def dead(self, queue: str | Handler[Any]) -> list[DeadLetter]:
-        """What was given up of a queue, in the order of its giving up; without a dead-letter topic, nothing is kept."""
+        """Return the dead letters of a queue, oldest first; none where it has no dead-letter topic."""
         name = queue.queue if isinstance(queue, Handler) else queue
         if isinstance(self.app.handlers.get(name), TimerTask):
             return [_dead_timer(info) async for info in self._peek(name, "dead")]
@@ -188,7 +189,7 @@ class AppTester:
         while topic is not None:
             try:
                 page = await self.client.diff(topic, from_seq=from_seq, limit=_PAGE, include_tags=True)
-            except NotFound:  # nothing was ever given up
+            except NotFound:  # no job was ever dead-lettered
                 break
             found += [_letter(record) for record in page.records]
             if page.caught_up:
@@ -209,13 +210,13 @@ class AppTester:
                 yield info
             offset += len(page)
 
-    def _side(self, task: Handler[Any]) -> Backend:
+    def _backend(self, task: Handler[Any]) -> Backend:
         link = Link("memory")
         if isinstance(task, TimerTask):
-            from tenure.worker.backends.redis import TimerSide
+            from tenure.worker.backends.redis import RedisBackend
 
-            return TimerSide(self.timers, task.options, link=link, node=_NODE)
-        return QueueSide(self.client, task.options, link=link)
+            return RedisBackend(self.timers, task.options, link=link, node=_NODE)
+        return QueueBackend(self.client, task.options, link=link)
 
     async def _queued(self, queue: str, seq: int) -> QueuedJob:
         job = await self.client.job(queue, seq)
@@ -223,25 +224,25 @@ class AppTester:
         return QueuedJob(job.seq, _decode(job.data), job.state, job.deliveries, job.tag, meta, job.deliver_at)
 
 
-class _Post:
-    """One task, and how its jobs are had, handled and settled."""
+class _TaskRun:
+    """One task: claims, handles and settles its jobs."""
 
-    def __init__(self, task: Handler[Any], side: Backend, timing: Timing, app: App, stack: AsyncExitStack) -> None:
+    def __init__(self, task: Handler[Any], backend: Backend, timing: Timing, app: App, stack: AsyncExitStack) -> None:
         self._options = task.options
-        self._side = side
+        self._backend = backend
         self._timing = timing
-        self._acker = side.acker(batch_max=HELD_MAX, pending_max=HELD_MAX, requests_max=1)
-        executor = _places(task)
+        self._acker = backend.acker(batch_max=HELD_MAX, pending_max=HELD_MAX, requests_max=1)
+        executor = _executor(task)
         stack.push_async_callback(self._acker.close)
         stack.push_async_callback(executor.close)
-        self._handling = handling_for(
-            task, side=side, timing=timing, executor=executor, settle=self._settle, middlewares=app.middlewares
+        self._delivery = delivery_for(
+            task, backend=backend, timing=timing, executor=executor, settle=self._settle, middlewares=app.middlewares
         )
 
     async def handle_some(self) -> int:
-        """Claim as many as the task runs at once, and run them; returns how many."""
+        """Claim as many jobs as the task runs at once, and run them; returns how many."""
         asked_ms = self._timing.now_ms()
-        jobs = await self._side.take(self._options.concurrency, lease_ms=LEASE_MS_MAX)
+        jobs = await self._backend.take(self._options.concurrency, lease_ms=LEASE_MS_MAX)
         async with asyncio.TaskGroup() as group:
             for job in jobs:
                 job.deadline_ms = asked_ms + job.lease_ms
@@ -249,10 +250,10 @@ class _Post:
         return len(jobs)
 
     async def _handle(self, job: HeldJob) -> None:
-        verdict = await self._handling.handle(job)
+        verdict = await self._delivery.handle(job)
         if verdict is not None:
             await self._settle(job, verdict)
-        elif not job.settled:  # what a worker leaves alone comes back when its lease ends, or when it stops
+        elif not job.settled:  # in a worker the job comes back when its lease ends, or when the worker stops
             await self._settle(job, Verdict(VerdictKind.NACK, self._options.lease_ms))
 
     async def _settle(self, job: HeldJob, verdict: Verdict) -> bool:
@@ -267,10 +268,10 @@ class _Post:
             return False
 
 
-def _places(task: Handler[Any]) -> Places:
-    """Where the handlers of a queue run in a test: on its loop, and what blocks in threads."""
-    loop, threads = LoopPlaces(), ThreadPlaces(task.options.concurrency, name=task.queue)
-    return MixedPlaces({member: loop if member.is_async else threads for member in task.tasks})
+def _executor(task: Handler[Any]) -> Executor:
+    """Return the executor for tests: async handlers on the loop, plain ones in threads."""
+    loop, threads = LoopExecutor(), ThreadExecutor(task.options.concurrency, name=task.queue)
+    return MixedExecutor({member: loop if member.is_async else threads for member in task.tasks})
 
 
 def _queued_timer(info: TimerInfo, now_ms: int) -> QueuedJob:

@@ -1,4 +1,4 @@
-"""`BlockingAppTester`: an `AppTester` for tests without an event loop, as of Django and Flask."""
+"""`BlockingAppTester`: an `AppTester` for tests without an event loop, as in Django and Flask."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 
 class BlockingAppTester:
-    """The same calls without ``await``. The broker and the handlers live on a loop in a thread of their own; the test
-    puts with ``task.blocking.put``.
+    """The calls of `AppTester` without ``await``. The broker and the handlers run on a loop in a thread of their own;
+    the test puts with ``task.blocking.put``.
 
     >>> from tenure import App
     >>> from tenure.testing import BlockingAppTester

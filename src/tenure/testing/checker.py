@@ -1,8 +1,8 @@
-"""``check_history``: what a queue did that it must never do, from what its clients saw.
+"""``check_history``: find anomalies of a queue in the history of its clients.
 
-It looks for what Jepsen looks for in queues (lost, unexpected, duplicated) and for what leases add: an acknowledged ack
+It checks what Jepsen checks in queues (lost, unexpected, duplicated) and what leases add: an acknowledged ack that is
 undone, and two workers that hold one job at the same time. An operation whose outcome is unknown counts both ways, so
-only what is certain is reported.
+only certain anomalies are reported.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _Job = tuple[str, int]
 
 
 class HistoryReport(msgspec.Struct, frozen=True):
-    """What a history shows. Everything but the three totals is an anomaly.
+    """The result of a check. Everything but the three totals is an anomaly.
 
-    ``lost_*`` are payloads whose produce was acknowledged and that were never seen again, by where they lie in the
-    order of acknowledged produces: a lost prefix tells of a log cut at its start, a postfix of a lost tail.
-    ``vanished`` were delivered but never acked, and are not there at the end. The others are sentences.
+    ``lost_*`` are payloads whose produce was acknowledged and that were never seen again, by their place in the order
+    of acknowledged produces: a lost prefix points to a log cut at its start, a postfix to a lost tail. ``vanished``
+    were delivered but never acked, and are not there at the end. The others are sentences.
     """
 
     produced: int = 0
@@ -48,7 +48,7 @@ class HistoryReport(msgspec.Struct, frozen=True):
 
     @property
     def anomalies(self) -> dict[str, list[str]]:
-        """What must not be, by kind; only kinds that occurred."""
+        """The anomalies by kind; only kinds that occurred."""
         kinds = (
             ("lost prefix", self.lost_prefix),
             ("lost middle", self.lost_middle),
@@ -63,7 +63,7 @@ class HistoryReport(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing went wrong."""
+        """Whether there is no anomaly."""
         return not self.anomalies
 
     def __str__(self) -> str:
@@ -99,7 +99,7 @@ def check_history(history: History) -> HistoryReport:
 
 
 class _Seen:
-    """The rows sorted into what each question needs."""
+    """The rows, sorted for each check."""
 
     def __init__(self, history: History) -> None:
         self.sent: set[str] = set()
@@ -134,7 +134,7 @@ class _Seen:
             self.failed.update(row.ids)
             return
         self.sent.update(row.ids)
-        self.failed.difference_update(row.ids)  # a later try of the same payloads
+        self.failed.difference_update(row.ids)  # a later attempt with the same payloads
         if row.outcome == "ok":
             self.acknowledged.update(dict.fromkeys(row.ids))
 
@@ -144,11 +144,11 @@ class _Seen:
             self.acks.append(row)
 
     def era(self, at: int) -> int:
-        """How many power losses came before a time."""
+        """Return how many power losses came before a time."""
         return sum(loss <= at for loss in self.losses)
 
     def ended(self, delivery: Delivery) -> list[End]:
-        """What was done under this delivery's lease, in order of time."""
+        """Return what was done under this delivery's lease, in order of time."""
         job = (delivery.topic, delivery.seq)
         return sorted(self.ends.get((job, delivery.lease), ()), key=lambda end: end.at)
 
@@ -167,7 +167,7 @@ def _lost(seen: _Seen) -> tuple[list[str], list[str], list[str]]:
 
 
 def _vanished(seen: _Seen) -> list[str]:
-    """Delivered, perhaps acked or not; but where no ack can have counted, the job must be somewhere at the end."""
+    """Return delivered payloads without an ack that may have counted, which are nowhere at the end."""
     settled = seen.marked["dead_letter"] | seen.marked["removed"] | seen.marked["remaining"]
     settled |= {d.id for d in seen.deliveries if any(end.what == "ack" for end in seen.ended(d))}
     delivered = dict.fromkeys(delivery.id for delivery in seen.deliveries)
@@ -214,7 +214,7 @@ def _duplicated(seen: _Seen) -> list[str]:
 
 
 def _undone(seen: _Seen) -> list[str]:
-    """A job is gone once its ack was acknowledged: whatever is delivered later, or counted later, undoes it."""
+    """Return jobs delivered, or counted, after their ack was acknowledged."""
     found = []
     for ack in seen.acks:
         deliveries = seen.by_job.get((ack.topic, ack.seq), [])
@@ -248,7 +248,7 @@ def _overlapping(seen: _Seen) -> list[str]:
 
 
 def _held_until(seen: _Seen, delivery: Delivery, before_ms: int) -> tuple[int, int | None]:
-    """The deadline that surely holds at a time, and when the lease may have been given up before it."""
+    """Return the deadline that certainly holds at a time, and when the lease may have ended before it."""
     deadline = delivery.deadline
     for end in seen.ended(delivery):
         if end.at > before_ms:
@@ -260,7 +260,7 @@ def _held_until(seen: _Seen, delivery: Delivery, before_ms: int) -> tuple[int, i
 
 
 def _neighbours(deliveries: list[Delivery]) -> Iterable[tuple[Delivery, Delivery]]:
-    """Every delivery of a job with the one before it, a repeated answer to one claim counted once."""
+    """Pair every delivery of a job with the one before it; a repeated answer to one claim counts once."""
     distinct: dict[str, Delivery] = {}
     for delivery in deliveries:
         distinct.setdefault(delivery.lease, delivery)

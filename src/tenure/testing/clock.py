@@ -1,4 +1,4 @@
-"""A clock that moves only when it is told to."""
+"""`ManualClock`: a clock that moves only when a test moves it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["ManualClock"]
 
 
 class ManualClock:
-    """Wall and boot time as numbers in a test's hand. Moving them wakes whatever waits for time on a broker.
+    """Wall and boot time as numbers that a test sets. Moving them wakes the waiters of a broker.
 
     >>> from tenure.testing import ManualClock
     >>> clock = ManualClock(wall_ms=1_000)
@@ -37,22 +37,22 @@ class ManualClock:
         self._subscribers.append(moved)
 
     def advance(self, ms: int) -> None:
-        """Let time pass, on the wall and since boot alike."""
+        """Let time pass, on the wall clock and since boot."""
         self._boot_ms += ms
         self._wall_ms += ms
-        self._tell()
+        self._wake_subscribers()
 
     def jump_wall(self, ms: int) -> None:
-        """Set the wall clock forward or back, as an operator or NTP would; time since boot goes on undisturbed."""
+        """Set the wall clock forward or back, as an operator or NTP does; time since boot is unchanged."""
         self._wall_ms += ms
-        self._tell()
+        self._wake_subscribers()
 
     def reboot(self, *, off_ms: int = 0) -> None:
-        """The machine restarts: time since boot begins anew, the wall clock goes on."""
+        """Restart the machine: time since boot begins at 0, the wall clock goes on."""
         self._boot_id = f"{self._boot_id}+"
         self._boot_ms = 0
         self._wall_ms += off_ms
 
-    def _tell(self) -> None:
+    def _wake_subscribers(self) -> None:
         for moved in list(self._subscribers):
             moved()

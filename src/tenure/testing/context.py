@@ -1,4 +1,4 @@
-"""A `Context` for a handler that is called by hand: it holds a lease on nothing and notes what the handler decides."""
+"""`make_context`: a `Context` to call a handler with in a test, which records its verdicts; and `ManualTiming`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["HandlerContext", "ManualTiming", "make_context"]
 
 
 class ManualTiming:
-    """What the worker runtime asks about time, answered by a clock that moves only when it is told to.
+    """The `Timing` of the worker runtime on a `ManualClock`.
 
     >>> from tenure.testing import ManualClock, ManualTiming
     >>> clock = ManualClock(boot_ms=1_000)
@@ -44,7 +44,7 @@ class ManualTiming:
         return self._clock.wall_ms()
 
     async def sleep_ms(self, ms: float) -> None:
-        """Return once the clock has moved by ``ms``; other tasks get their turn in any case."""
+        """Return once the clock has moved by ``ms``; other tasks run in any case."""
         if ms <= 0:
             return await asyncio.sleep(0)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -53,7 +53,7 @@ class ManualTiming:
 
     @property
     def sleeping(self) -> int:
-        """How many wait for time to pass."""
+        """How many sleepers wait for the clock."""
         return sum(not future.done() for _, _, future in self._sleepers)
 
     def _wake(self) -> None:
@@ -65,17 +65,17 @@ class ManualTiming:
 
 
 class HandlerContext(Context):
-    """A context whose broker is a notebook.
+    """A context that records instead of calling a broker.
 
-    ``verdict`` is what the handler settled by its context, None where it did not; ``extended_ms`` are the leases that
-    it asked for, None for the task's own. ``clock`` is the time that the lease runs on.
+    ``verdict`` is the verdict that the handler set by its context, None where it did not; ``extended_ms`` are the
+    leases that it asked for, None for the task's own. The lease runs on ``clock``.
     """
 
     __slots__ = ("_notes", "clock")
 
     def __init__(self, job: HeldJob, clock: ManualClock) -> None:
         self.clock = clock
-        self._notes = _Notes(clock)
+        self._notes = _RecordingReporter(clock)
         super().__init__(job, self._notes)
 
     @property
@@ -87,7 +87,7 @@ class HandlerContext(Context):
         return self._notes.extended_ms
 
     def lose(self) -> None:
-        """Lose the lease, as a worker does that was away for too long."""
+        """Lose the lease, like a worker that was away for too long."""
         self.job.lost = True
 
 
@@ -130,8 +130,8 @@ def make_context(
     return HandlerContext(job, clock)
 
 
-class _Notes:
-    """What a context reaches the broker through, without a broker."""
+class _RecordingReporter:
+    """A `Reporter` that records verdicts and extends."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.timing: Timing = ManualTiming(clock)

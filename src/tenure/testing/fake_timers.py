@@ -1,7 +1,7 @@
-"""Timers without Redis, on a clock in your hand: the scripts once more, in Python, under the same ``Timers``.
+"""`FakeTimers`: timers without Redis on a manual clock: the scripts in Python, under the same ``Timers``.
 
-Arguments are checked, split and answered by the code that talks to Redis too; only what a script does is told again
-here. One contract suite holds the two together.
+Arguments are checked and split, and replies decoded, by the code of the real timers; only the scripts are implemented
+again here. One contract suite runs against both.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import msgspec
 
 from tenure.contract.repeat import Repeat
 from tenure.testing.clock import ManualClock
-from tenure.timers.calling import Answer
 from tenure.timers.outage import Outage, log_report
+from tenure.timers.scripts import Answer
 from tenure.timers.settings import TimersSettings
 from tenure.timers.timers import Timers
 from tenure.timers.wire import Command
@@ -32,7 +32,7 @@ _COUNTERS: Final = (
 
 
 class FakeTimers(Timers):
-    """The same calls, in memory. Time stands still until ``clock.advance``, which also wakes those who wait.
+    """The calls of `Timers`, in memory. Time stands still until ``clock.advance``, which also wakes waiters.
 
     >>> import asyncio
     >>> from tenure.testing import FakeTimers
@@ -90,7 +90,7 @@ class _Topic:
 
 
 class _MemoryScripts:
-    """Every script by its name, over dictionaries. Nothing is ever lost on the way, so nothing is repeated."""
+    """Every script by its name, over dictionaries. No answer is ever lost, so none is repeated."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
@@ -118,7 +118,7 @@ class _MemoryScripts:
         return True
 
     async def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there are no connections."""
 
     def _now(self) -> int:
         return self._clock.wall_ms()
@@ -145,9 +145,9 @@ class _MemoryScripts:
         fresh = len(ids - topic.live.keys())
         if fresh and total + fresh > timers_max:
             return [b"full", total]
-        return [b"ok", *_packed(self._scheduled(topic, row, keep=on_conflict == b"keep") for row in rows)]
+        return [b"ok", *_pack(self._schedule_one(topic, row, keep=on_conflict == b"keep") for row in rows)]
 
-    def _scheduled(self, topic: _Topic, row: Sequence[Any], *, keep: bool) -> tuple[int, int, int]:
+    def _schedule_one(self, topic: _Topic, row: Sequence[Any], *, keep: bool) -> tuple[int, int, int]:
         timer_id, _, kind, ms, payload = row
         old = topic.live.get(timer_id)
         if old and keep:
@@ -179,7 +179,7 @@ class _MemoryScripts:
         head = topic.head()
         delay = -1 if head is None else max(head - self._now(), 0)
         rows = ((t.timer_id, t.payload, t.version, t.deliveries, t.failures, t.due) for t in taken)
-        return [self._now() + lease_ms, delay, *_packed(rows)]
+        return [self._now() + lease_ms, delay, *_pack(rows)]
 
     def _bury(self, topic: _Topic, timer: _Timer) -> None:
         topic.live.pop(timer.timer_id)
@@ -220,11 +220,11 @@ class _MemoryScripts:
         for row in _split(args[2:], 5):
             timer, place = self._held(topic, row)
             if timer:
-                place = self._nacked(topic, timer, row, max_deliveries=max_deliveries, unused=unused)
+                place = self._nack_one(topic, timer, row, max_deliveries=max_deliveries, unused=unused)
             places.append(place)
         return msgspec.msgpack.encode(places)
 
-    def _nacked(self, topic: _Topic, timer: _Timer, row: Sequence[Any], *, max_deliveries: int, unused: bool) -> int:
+    def _nack_one(self, topic: _Topic, timer: _Timer, row: Sequence[Any], *, max_deliveries: int, unused: bool) -> int:
         topic.counters["nacked"] += 1
         if unused:
             timer.deliveries -= 1
@@ -283,13 +283,13 @@ class _MemoryScripts:
             if shown and size > bytes_max:
                 break
             shown.append(timer)
-        return _packed(timer.row() for timer in shown)
+        return _pack(timer.row() for timer in shown)
 
     def _get(self, topic: _Topic, args: list[Any]) -> Any:
         timer = topic.live.get(args[0])
         if timer is None:
             return []
-        return [b"in_flight" if timer.leased else b"waiting", *_packed([timer.row()])]
+        return [b"in_flight" if timer.leased else b"waiting", *_pack([timer.row()])]
 
     def _redrive(self, topic: _Topic, args: list[Any]) -> list[int]:
         limit, versions = args[1], args[2:] or [timer.version for timer in topic.letters()]
@@ -316,8 +316,8 @@ def _split(flat: Sequence[Any], width: int) -> Iterable[Sequence[Any]]:
     return (flat[start : start + width] for start in range(0, len(flat), width))
 
 
-def _packed(rows: Iterable[Sequence[Any]]) -> list[Any]:
-    """Rows as the scripts pack them."""
+def _pack(rows: Iterable[Sequence[Any]]) -> list[Any]:
+    """Return rows as the scripts pack them."""
     numbers: list[int] = []
     texts: list[bytes] = []
     for row in rows:

@@ -1,15 +1,15 @@
-"""What clients saw of a queue, row by row, so that ``check_history`` can say afterwards what went wrong.
+"""`History`: record what clients saw of a queue, for ``check_history``.
 
-Rows are plain: they can be written by several processes, each to a file of JSON lines, and be put together later. Every
-payload carries an id of its own; that id is what is looked for at the other end. Times are milliseconds of one clock.
+Rows are plain: several processes can write them, each to a file of JSON lines, and they are joined later. Every payload
+carries an id of its own, which is looked for at the other end. Times are milliseconds of one clock.
 
-How to record, so that nothing is reported that did not happen:
+How to record, so that no false anomaly is reported:
 
 - A call's row has the time at which it was *sent*; a delivery's has the claim's own time, which is the answered
-  deadline less the lease's duration (an answer may be long on its way, and others may have claimed the job since).
+  deadline less the lease's duration (an answer may arrive late, and others may have claimed the job since).
 - A call whose answer never came is ``unknown``: it counts as done wherever that excuses something, and as not done
   wherever that does. A produce that was only invoked is the same.
-- Record the end: what a last drain claims and acks, or what ``remaining`` finds. A job that is nowhere is lost.
+- Record the end: the claims and acks of a last drain, or what ``remaining`` finds. A job that is nowhere is lost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Outcome = Literal["invoke", "ok", "unknown", "fail"]
 
 
 class Call(msgspec.Struct, frozen=True, tag="produce"):
-    """A produce of payloads: first ``invoke``, then what became of it."""
+    """A produce of payloads: first ``invoke``, then its outcome."""
 
     ids: list[str]
     outcome: Outcome
@@ -58,7 +58,7 @@ class End(msgspec.Struct, frozen=True, tag="settle"):
 
 
 class Mark(msgspec.Struct, frozen=True, tag="mark"):
-    """Something that is true of payloads, or (``power_loss``) of everything.
+    """A fact about payloads, or (``power_loss``) about everything.
 
     ``dead_letter``: seen in a dead-letter topic. ``redriven``: put back to work, under a new seq. ``removed``: deleted
     or evicted on request. ``remaining``: still in the queue at the end.
@@ -96,52 +96,52 @@ class History:
         return iter(self.rows)
 
     def produce(self, ids: Iterable[str], outcome: Outcome, *, at: int = 0) -> None:
-        """Note that payloads are about to be sent (``invoke``), or what the answer was.
+        """Record that payloads are about to be sent (``invoke``), or the answer.
 
-        ``fail`` is for an error that says that nothing was appended.
+        ``fail`` is for an error after which nothing was appended.
         """
         self.rows.append(Call(list(ids), outcome, at))
 
     def delivery(
         self, topic: str, seq: int, id: str, *, lease: str, node: str, deliveries: int, at: int, deadline: int
     ) -> None:
-        """Note that a claim answered with this job."""
+        """Record that a claim returned this job."""
         self.rows.append(Delivery(topic, seq, id, lease, node, deliveries, at, deadline))
 
     def ack(self, topic: str, seq: int, *, lease: str, outcome: Outcome, at: int) -> None:
-        """Note an ack: ``ok`` where the job was counted, ``fail`` where it was skipped."""
+        """Record an ack: ``ok`` where the job was counted, ``fail`` where it was skipped."""
         self.rows.append(End("ack", topic, seq, lease, outcome, at))
 
     def nack(self, topic: str, seq: int, *, lease: str, outcome: Outcome, at: int) -> None:
-        """Note a nack."""
+        """Record a nack."""
         self.rows.append(End("nack", topic, seq, lease, outcome, at))
 
     def release(self, topic: str, seq: int, *, lease: str, at: int) -> None:
-        """Note that the connection went away on which this job was delivered: the broker may have given it back."""
+        """Record that the connection of this delivery was closed: the broker may have given the job back."""
         self.rows.append(End("release", topic, seq, lease, "unknown", at))
 
     def extend(self, topic: str, seq: int, *, lease: str, outcome: Outcome, at: int, deadline: int) -> None:
-        """Note an extend and the deadline it asked for or was answered with."""
+        """Record an extend and the deadline that it asked for or got."""
         self.rows.append(End("extend", topic, seq, lease, outcome, at, deadline))
 
     def dead_letters(self, ids: Iterable[str], *, at: int = 0) -> None:
-        """Note payloads found in a dead-letter topic."""
+        """Record payloads found in a dead-letter topic."""
         self.rows.append(Mark("dead_letter", list(ids), at))
 
     def redriven(self, ids: Iterable[str], *, at: int = 0) -> None:
-        """Note dead letters put back to work: they may appear once more, under a new seq."""
+        """Record dead letters that were redriven: they may appear once more, under a new seq."""
         self.rows.append(Mark("redriven", list(ids), at))
 
     def removed(self, ids: Iterable[str], *, at: int = 0) -> None:
-        """Note payloads that were deleted or evicted because somebody asked for it."""
+        """Record payloads that were deleted or evicted on request."""
         self.rows.append(Mark("removed", list(ids), at))
 
     def remaining(self, ids: Iterable[str], *, at: int = 0) -> None:
-        """Note what is still in the queue at the end."""
+        """Record payloads that are still in the queue at the end."""
         self.rows.append(Mark("remaining", list(ids), at))
 
     def power_loss(self, *, at: int) -> None:
-        """Note a power loss without ``leases_durable``: leases and delivery counts from before may be forgotten.
+        """Record a power loss without ``leases_durable``: earlier leases and delivery counts may be lost.
 
         Acks that were not synced may be too: record those as ``unknown``.
         """
@@ -153,7 +153,7 @@ class History:
 
     @classmethod
     def from_lines(cls, *parts: bytes) -> History:
-        """Return the history in these JSON lines; a last line cut off by a kill is left out."""
+        """Return the history in these JSON lines; a last line cut by a kill is left out."""
         rows: list[Row] = []
         for part in parts:
             rows += [_decode(line) for line in part.split(b"\n")[:-1]]

@@ -1,6 +1,6 @@
-"""The pytest plugin: fixtures for apps, a real server on request, and no server unasked.
+"""The pytest plugin: fixtures for apps and for a real server, and a guard against servers that a test was not given.
 
-It is found by pytest wherever Tenure is installed. Nothing of Tenure is loaded until a test uses a fixture.
+pytest finds it wherever Tenure is installed. Nothing of Tenure is loaded until a test uses a fixture.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _Reach:
-    """What one test may reach, and what it tried besides."""
+    """The servers that one test may reach, and those that it was refused."""
 
     def __init__(self, allowed: list[str]) -> None:
         self.allowed = allowed
@@ -53,7 +53,7 @@ class _Reach:
 
 
 def _place(url: str) -> tuple[str, str | None, int | None]:
-    """A server by scheme, host and port, however its URL is written."""
+    """Return a server as scheme, host and port, however its URL is written."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
 
@@ -112,7 +112,7 @@ def handler_context() -> Callable[..., HandlerContext]:
 
 @pytest.fixture
 def tenure_server(tmp_path: Path, _tenure_reach: _Reach, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A real server of this test's own; the URL, which is also in ``TENURE_URL`` for as long as the test runs."""
+    """Run a real server for this test; the value is its URL, also in ``TENURE_URL`` during the test."""
     from tenure.testing import running_server
 
     with running_server(tmp_path / "tenure") as url:

@@ -1,4 +1,4 @@
-"""A whole server for a test, on a free port of this process: for code that can only be given an address."""
+"""`memory_broker`: a broker in memory; `running_server`: a whole server on a free port, for code that needs a URL."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["memory_broker", "running_server"]
 
 @asynccontextmanager
 async def memory_broker(clock: Clock | None = None, settings: Settings | None = None) -> AsyncIterator[Broker]:
-    """Give an open broker that keeps everything in memory, and close it at the end.
+    """Yield an open broker that keeps everything in memory, and close it at the end.
 
-    Give a `ManualClock` to let time pass by hand; without one, time stands still. A lease then expires because the
-    test says so, and never because the machine was slow:
+    Pass a `ManualClock` to let time pass; without one, time stands still. A lease then expires when the test advances
+    the clock, and never because the machine was slow:
 
     >>> import asyncio
     >>> from tenure.testing import ManualClock, memory_broker
@@ -47,7 +47,7 @@ async def memory_broker(clock: Clock | None = None, settings: Settings | None = 
 
 @contextmanager
 def running_server(data: Path) -> Iterator[str]:
-    """Serve a data directory on loopback for as long as the block runs; yields the URL.
+    """Serve a data directory on loopback within the block; yields the URL.
 
     It runs on a loop in a thread, without keys, and stops with the block.
     """

@@ -1,9 +1,9 @@
-"""A disk in memory that forgets what was never synced, for tests of anything that must survive a power loss.
+"""`SimDisk`: a disk in memory that loses unsynced data, for tests of code that must survive a power loss.
 
-It keeps, beside what a running process sees, what the platter holds: content of files becomes durable by ``sync``,
-names by ``sync_dir``. :meth:`SimDisk.crash` gives one of the worlds that may come up after the power went, chosen by
-a seed; :meth:`SimDisk.kill` the world after kill -9. Both leave this disk as it is, so that one run can crash in many
-ways, and a process that is thought dead cannot touch the new world.
+It keeps the content that a running process sees and the content that is durable: file contents become durable by
+``sync``, names by ``sync_dir``. :meth:`SimDisk.crash` returns a disk as it may be after a power loss, chosen by a seed;
+:meth:`SimDisk.kill` the disk after kill -9. Both leave this disk as it is, so that one run can crash in many ways, and
+a process that is considered dead cannot touch the new disk.
 
 Zeros that were only allocated take no memory, so a log of 64 MiB segments costs what was written to it.
 """
@@ -18,59 +18,17 @@ from typing import Literal
 
 from tenure.errors import Conflict
 from tenure.log.disk import File
+from tenure.testing.power_loss import MODES, CrashMode, Inode, NameChange, apply_names, surviving_names
 
 __all__ = ["CrashMode", "Failure", "PowerLoss", "SimDisk"]
 
-#: ``lost``: nothing unsynced survives. ``torn``: a prefix of each file's unsynced writes, the last one cut at any byte.
-#: ``reordered``: any subset of the unsynced sectors and names. ``kept``: everything survives. ``any``: the seed picks.
-CrashMode = Literal["lost", "torn", "reordered", "kept", "any"]
 Failure = Literal["crash", "EIO", "ENOSPC", "short"]
 
-_MODES: tuple[CrashMode, ...] = ("lost", "torn", "reordered", "kept")
 _NEEDS_SPACE = frozenset({"mkdir", "create", "pwrite", "allocate", "rename", "sync", "sync_dir"})
 
 
 class PowerLoss(BaseException):
-    """The simulated machine stopped here; not an Exception, so that no handler can carry on as if it had not."""
-
-
-class _Inode:
-    """One file: what readers see, what is durable, and the changes between the two in order."""
-
-    __slots__ = ("data", "durable", "durable_size", "pending", "size")
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.size = 0
-        self.durable = bytearray()
-        self.durable_size = 0
-        #: (offset, bytes) for a write, (size, None) for a change of size.
-        self.pending: list[tuple[int, bytes | None]] = []
-
-    def copy(self) -> _Inode:
-        other = _Inode()
-        other.data, other.size = bytearray(self.data), self.size
-        other.durable, other.durable_size = bytearray(self.durable), self.durable_size
-        other.pending = list(self.pending)
-        return other
-
-    def change(self, at: int, data: bytes | None) -> None:
-        self.size = _apply(self.data, self.size, at, data)
-        self.pending.append((at, data))
-
-    def sync(self) -> None:
-        for at, data in self.pending:
-            self.durable_size = _apply(self.durable, self.durable_size, at, data)
-        self.pending.clear()
-
-    def after_loss(self, mode: CrashMode, random: Random, *, sector_bytes: int) -> _Inode:
-        """Give the file as a power loss may leave it."""
-        other = _Inode()
-        other.durable, other.durable_size = bytearray(self.durable), self.durable_size
-        for at, data in _survivors(self.pending, mode, random, sector_bytes=sector_bytes):
-            other.durable_size = _apply(other.durable, other.durable_size, at, data)
-        other.data, other.size = bytearray(other.durable), other.durable_size
-        return other
+    """The simulated machine stopped here; not an Exception, so that no ``except Exception`` continues after it."""
 
 
 class SimDisk:
@@ -97,40 +55,40 @@ class SimDisk:
         self.capacity_bytes = capacity_bytes
         self.sector_bytes = sector_bytes
         self._random = Random(seed)
-        self._inodes: dict[str, _Inode] = {}
+        self._inodes: dict[str, Inode] = {}
         self._directories: set[str] = {""}
         #: Per directory what its last sync made durable, and the changes since, in order: (name, inode or None).
-        self._durable_names: dict[str, dict[str, _Inode | None]] = {"": {}}
-        self._changes: dict[str, list[list[tuple[str, _Inode | None]]]] = {"": []}
-        self._files: dict[File, _Inode] = {}
+        self._durable_names: dict[str, dict[str, Inode | None]] = {"": {}}
+        self._changes: dict[str, list[NameChange]] = {"": []}
+        self._files: dict[File, Inode] = {}
         self._next_file = 3
         self._locked = False
         self._dead = False
         self._failures: dict[int, Failure] = {}
 
-    # What a test does to the disk.
+    # Faults and inspection
 
     def fail_at(self, operation: int, error: Failure) -> None:
-        """Let the call with this number fail; ``ENOSPC`` and ``short`` only where that call can fail so."""
+        """Make the call with this number fail; ``ENOSPC`` and ``short`` only where that call can fail so."""
         self._failures[operation] = error
 
     def crash(self, mode: CrashMode = "any", *, seed: int | None = None) -> SimDisk:
-        """Give a disk as it may come up after a power loss now; this one stays as it is."""
+        """Return a disk as it may be after a power loss now; this one stays as it is."""
         random = Random(self._random.getrandbits(64) if seed is None else seed)
         if mode == "any":
-            mode = random.choice(_MODES)
+            mode = random.choice(MODES)
         world = SimDisk(random.getrandbits(32), capacity_bytes=self.capacity_bytes, sector_bytes=self.sector_bytes)
-        born: dict[int, _Inode] = {}
+        born: dict[int, Inode] = {}
         world._grow("", self, mode, random, born=born)
         return world
 
     def kill(self) -> SimDisk:
-        """Give the disk after kill -9 of the process: everything written is there, nothing more is durable."""
+        """Return the disk after kill -9 of the process: everything written is there, nothing more is durable."""
         seed = self._random.getrandbits(32)
         world = SimDisk(seed, capacity_bytes=self.capacity_bytes, sector_bytes=self.sector_bytes)
-        copies: dict[int, _Inode] = {}
+        copies: dict[int, Inode] = {}
 
-        def copy(inode: _Inode | None) -> _Inode | None:
+        def copy(inode: Inode | None) -> Inode | None:
             return None if inode is None else copies.setdefault(id(inode), inode.copy())
 
         world._inodes = {name: inode.copy() for name, inode in self._inodes.items()}
@@ -147,7 +105,7 @@ class SimDisk:
         return world
 
     def flip_bit(self, name: str, bit: int) -> None:
-        """Flip one bit of a file, as a decaying medium would: durable at once, seen at once."""
+        """Flip one bit of a file, as a decaying medium does: durable and visible at once."""
         inode = self._inodes[name]
         for data in (inode.data, inode.durable):
             if len(data) <= bit >> 3:
@@ -155,20 +113,20 @@ class SimDisk:
             data[bit >> 3] ^= 1 << (bit & 7)
 
     def content(self, name: str) -> bytes:
-        """Give what a reader sees in a file, without the zeros at its end that were never written."""
+        """Return what a reader sees in a file, without zeros at its end that were never written."""
         return bytes(self._inodes[name].data)
 
     def put(self, name: str, data: bytes) -> None:
-        """Place a durable file, as an operator would who restores a copy."""
+        """Write a durable file, as an operator does who restores a copy."""
         self._make_parents(name)
-        inode = _Inode()
+        inode = Inode()
         inode.data[:] = inode.durable[:] = data
         inode.size = inode.durable_size = len(data)
         self._inodes[name] = inode
         self._durable_names[posixpath.dirname(name)][name] = inode
 
     def remove(self, name: str) -> None:
-        """Remove a file durably, as an operator would."""
+        """Remove a file durably, as an operator does."""
         del self._inodes[name]
         self._durable_names[posixpath.dirname(name)].pop(name, None)
 
@@ -177,9 +135,9 @@ class SimDisk:
         return sorted(self._inodes)
 
     def used_bytes(self) -> int:
-        return sum(inode.size for inode in list(self._inodes.values()))  # another thread may rename meanwhile
+        return sum(inode.size for inode in list(self._inodes.values()))  # another thread may rename at the same time
 
-    # The Disk.
+    # The interface of Disk
 
     def lock(self) -> None:
         self._step("lock")
@@ -207,7 +165,7 @@ class SimDisk:
         inode = self._inodes.get(name)
         if inode is None:
             self._check_parent(name)
-            inode = self._inodes[name] = _Inode()
+            inode = self._inodes[name] = Inode()
             self._changes[posixpath.dirname(name)].append([(name, inode)])
         else:
             inode.change(0, None)
@@ -259,7 +217,7 @@ class SimDisk:
     def sync(self, file: File) -> None:
         inode = self._files[file]
         if self._failures.get(self.operations + 1) in ("EIO", "ENOSPC"):
-            # The kernel marks the pages clean after a failed sync: they look fine, and will never reach the disk.
+            # The kernel marks the pages clean after a failed sync: readers see them, and they are never written.
             inode.pending.clear()
         self._step("sync")
         inode.sync()
@@ -279,13 +237,13 @@ class SimDisk:
     def sync_dir(self, name: str) -> None:
         self._step("sync_dir")
         for change in self._changes[name]:
-            _rename(self._durable_names[name], change)
+            apply_names(self._durable_names[name], change)
         self._changes[name].clear()
 
     def free_bytes(self) -> int:
         return (1 << 60 if self.capacity_bytes is None else self.capacity_bytes) - self.used_bytes()
 
-    # How it is done.
+    # Internals
 
     def _step(self, call: str) -> None:
         if self._dead:
@@ -306,7 +264,7 @@ class SimDisk:
         if self.capacity_bytes is not None and more > 0 and more > self.free_bytes():
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def _handle(self, inode: _Inode) -> File:
+    def _handle(self, inode: Inode) -> File:
         self._next_file += 1
         self._files[self._next_file] = inode
         return self._next_file
@@ -323,11 +281,11 @@ class SimDisk:
             self._changes[parent] = []
             self._durable_names[""][parent + "/"] = None
 
-    def _grow(self, directory: str, lost: SimDisk, mode: CrashMode, random: Random, *, born: dict[int, _Inode]) -> None:
-        """Fill this new world with what survives in one directory of the lost one, and below it."""
+    def _grow(self, directory: str, lost: SimDisk, mode: CrashMode, random: Random, *, born: dict[int, Inode]) -> None:
+        """Fill this new disk with what survives in one directory of the lost one, and below it."""
         names = dict(lost._durable_names[directory])
-        for change in _some(lost._changes[directory], mode, random):
-            _rename(names, change)
+        for change in surviving_names(lost._changes[directory], mode, random):
+            apply_names(names, change)
         self._durable_names[directory] = {}
         self._changes[directory] = []
         for name, inode in names.items():
@@ -340,69 +298,3 @@ class SimDisk:
             if id(inode) not in born:
                 born[id(inode)] = inode.after_loss(mode, random, sector_bytes=self.sector_bytes)
             self._inodes[name] = self._durable_names[directory][name] = born[id(inode)]
-
-
-def _apply(content: bytearray, size: int, at: int, data: bytes | None) -> int:
-    """Apply one change to a content; give its new size. Zeros at the end need not be stored."""
-    if data is None:
-        del content[at:]
-        return at
-    if len(content) < at:
-        content.extend(bytes(at - len(content)))
-    content[at : at + len(data)] = data
-    return max(size, at + len(data))
-
-
-def _rename(names: dict[str, _Inode | None], change: list[tuple[str, _Inode | None]]) -> None:
-    for name, inode in change:
-        if inode is not None or name.endswith("/"):
-            names[name] = inode
-        else:
-            names.pop(name, None)
-
-
-def _some(
-    changes: list[list[tuple[str, _Inode | None]]], mode: CrashMode, random: Random
-) -> list[list[tuple[str, _Inode | None]]]:
-    match mode:
-        case "lost":
-            return []
-        case "torn":
-            return changes[: random.randint(0, len(changes))]
-        case "reordered":
-            return [change for change in changes if random.random() < 0.5]
-        case _:
-            return changes
-
-
-def _survivors(
-    pending: list[tuple[int, bytes | None]], mode: CrashMode, random: Random, *, sector_bytes: int
-) -> list[tuple[int, bytes | None]]:
-    """Choose which unsynced changes of one file reached the platter."""
-    match mode:
-        case "lost":
-            return []
-        case "torn":
-            kept = pending[: random.randint(0, len(pending))]
-            if kept and (data := kept[-1][1]):
-                kept[-1] = (kept[-1][0], data[: random.randint(0, len(data))])
-            return kept
-        case "reordered":
-            return [piece for piece in _sectors(pending, sector_bytes) if random.random() < 0.6]
-        case _:
-            return pending
-
-
-def _sectors(pending: list[tuple[int, bytes | None]], sector_bytes: int) -> list[tuple[int, bytes | None]]:
-    """Split writes where a disk may: at the borders of its sectors."""
-    pieces: list[tuple[int, bytes | None]] = []
-    for at, data in pending:
-        if data is None:
-            pieces.append((at, None))
-            continue
-        done = 0
-        while done < len(data):
-            count = min(sector_bytes - (at + done) % sector_bytes, len(data) - done)
-            pieces.append((at + done, data[done : done + count]))
-            done += count
-    return pieces

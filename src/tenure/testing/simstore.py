@@ -1,7 +1,7 @@
-"""An object store in memory that misbehaves on request: at any single call, in any of the ways real ones do.
+"""`SimStore`: an object store in memory with injected faults: at any single call, of the kinds that real stores have.
 
-Every call has a number, from 0 on. ``fail(number, how)`` breaks one of them, ``hold(number)`` stops it until it is
-released, ``hook`` sees each before it happens. The clock is in your hand, and listings can be out of date.
+Every call has a number, from 0 on. ``fail(number, how)`` makes one fail, ``hold(number)`` stops it until it is
+released, ``hook`` sees each before it happens. The test sets the clock, and listings can be out of date.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tenure.errors import Invalid
 __all__ = ["Call", "Fault", "Hold", "SimStore"]
 
 Fault = Literal["lost_request", "lost_reply", "duplicate", "late", "refused", "false_exists"]
-"""What happens to a call: it never arrives; it happens but its answer is lost; it arrives twice and the second answer
-is heard; it fails now and happens later (see ``deliver_late``); it is refused; it is a create that is answered with
-"exists" and stores nothing, as S3 does (409) where another create of the key is under way."""
+"""The fault of a call: it never arrives; it is carried out but its answer is lost; it arrives twice and the second
+answer is returned; it fails now and is carried out later (see ``deliver_late``); it is refused; it is a create that is
+answered with "exists" and stores nothing, as S3 does (409) where another create of the key is under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Call:
 
 @dataclass(slots=True)
 class Hold:
-    """A call that waits: ``reached`` once it is there, then ``release()``."""
+    """A call that is held: ``reached`` is set once it arrives, ``release()`` lets it go on."""
 
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     _go: asyncio.Event = field(default_factory=asyncio.Event)
@@ -79,19 +79,19 @@ class SimStore:
     def url(self) -> str:
         return "sim://"
 
-    # What a test does to it
+    # Faults
 
     def fail(self, number: int, how: Fault) -> None:
-        """Break the call with this number."""
+        """Inject a fault at the call with this number."""
         self._faults[number] = how
 
     def hold(self, number: int) -> Hold:
-        """Stop the call with this number on its way in, until it is released."""
+        """Hold the call with this number before it is carried out, until it is released."""
         held = self._faults[number] = Hold()
         return held
 
     def deliver_late(self) -> None:
-        """Let the requests arrive that were ``late``; what they answer, nobody hears."""
+        """Carry out the ``late`` requests; their answers are dropped."""
         late, self._late = self._late, []
         for act in late:
             try:
@@ -100,7 +100,7 @@ class SimStore:
                 continue
 
     def freeze_listings(self) -> None:
-        """Listings show only what is there now, until ``thaw_listings``."""
+        """Make listings show only the present objects, until ``thaw_listings``."""
         self._listed = set(self.objects)
 
     def thaw_listings(self) -> None:
@@ -110,7 +110,7 @@ class SimStore:
         """Let time pass on the store's clock."""
         self.clock_ms += ms
 
-    # The store
+    # The interface of ObjectStore
 
     async def put_new(self, key: str, data: Bytes) -> None:
         def act() -> None:
@@ -174,7 +174,7 @@ class SimStore:
         return self.objects[key]
 
     async def _call(self, kind: str, key: str, size: int, act: Callable[[], None]) -> None:
-        """One call: number it, wait its latency, meet its fault, act."""
+        """Number a call, wait its latency, apply its fault, and carry it out."""
         call = Call(len(self.calls), kind, key, size)
         self.calls.append(call)
         await asyncio.sleep(self.latency_ms / 1000)

@@ -1,4 +1,4 @@
-"""Wires for tests: one that leads straight into the HTTP app of a broker, without a socket; and one that loses things.
+"""Wires for tests: `AppWire` into the HTTP app of a broker without a socket, and `LossyWire`, which loses messages.
 
 >>> import asyncio
 >>> from tenure.client import AsyncClient
@@ -38,7 +38,7 @@ _CHUNKS_MAX = 64
 class AppWire:
     """An AsyncWire to a broker in this process: the same routes and bodies as over the network, no keys.
 
-    `down` makes it refuse to connect, as a server that is not there does; streams that are open break then.
+    `down` makes it refuse to connect, like a server that does not run; open streams break then.
     """
 
     def __init__(self, broker: Broker, *, settings: ServerSettings | None = None) -> None:
@@ -51,7 +51,7 @@ class AppWire:
 
     @property
     def down(self) -> bool:
-        """Whether it refuses to connect."""
+        """Whether the wire refuses to connect."""
         return self._down
 
     @down.setter
@@ -108,7 +108,7 @@ class AppWire:
 
 
 class _AppStream:
-    """A stream of the app, run in a task; what it sends waits in a short queue, as in a socket's buffer."""
+    """A stream of the app, run in a task; its messages wait in a short queue, as in a socket's buffer."""
 
     def __init__(self, response: Response, stream: message.Stream | None, among: set[_AppStream]) -> None:
         self.response = response
@@ -136,7 +136,7 @@ class _AppStream:
         return chunk
 
     def break_off(self) -> None:
-        """The line breaks: both sides notice."""
+        """Break the connection, for both sides."""
         self.close()
         while not self._chunks.empty():
             self._chunks.get_nowait()
@@ -150,10 +150,10 @@ class _AppStream:
 
 
 class LossyWire:
-    """Loses what it is told to, by the number of the call (from 1), among those that ``only`` takes.
+    """A wire that loses messages, by the number of the call (from 1) among those for which ``only`` is True.
 
-    ``refuse``: the connection is not made. ``lose_request``: it is sent and never arrives. ``lose_answer``: it is
-    carried out and nobody hears of it. ``count`` says how many calls there were.
+    ``refuse``: the connection is not made. ``lose_request``: the request is sent and never arrives. ``lose_answer``: it
+    is carried out and the answer is lost. ``count`` is the number of calls so far.
 
     >>> import asyncio
     >>> from tenure import AsyncClient
@@ -186,7 +186,7 @@ class LossyWire:
         self.sent: list[Request] = []
 
     def lose_nothing(self) -> None:
-        """From now on everything arrives."""
+        """Lose nothing from now on."""
         self._refuse = self._lose_request = self._lose_answer = ()
 
     async def send(self, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""The wire to a Redis Cluster: which node holds a slot, learned from the nodes themselves."""
+"""`ClusterWire`: the wire to a Redis Cluster, with the slot map read from its nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from redis.crc import key_slot
 from redis.exceptions import AskError, ClusterDownError, MovedError, ReadOnlyError, ResponseError
 
 from tenure.timers.settings import TimersSettings
-from tenure.timers.wire import Command, Lane, NoAnswer, NotSent
+from tenure.timers.wire import Command, NoAnswer, NotSent, ServerConnections
 
 __all__ = ["ClusterWire"]
 
@@ -26,16 +26,17 @@ _Address = tuple[str, int]
 
 
 class ClusterWire:
-    """Commands go to the node that holds their key. MOVED and ASK are followed; a node that fails makes us look anew.
+    """Sends commands to the node that holds their key. MOVED and ASK are followed; after a failed node the map is read
+    again.
 
-    Of the client given only the way to connect (address, password, TLS) is used: its own calls repeat by themselves.
+    Only the connection parameters (address, password, TLS) of the given client are used: its own calls would retry.
     """
 
     def __init__(self, redis: RedisCluster, settings: TimersSettings) -> None:
         self._redis = redis
         self._settings = settings
         self._slots: dict[int, _Address] = {}
-        self._lanes: dict[_Address, Lane] = {}
+        self._servers: dict[_Address, ServerConnections] = {}
         self._looking: asyncio.Task[None] | None = None
 
     async def send(self, key: bytes, command: Command) -> Any:
@@ -44,21 +45,21 @@ class ClusterWire:
         before: tuple[Command, ...] = ()
         for _ in range(_HOPS_MAX):
             try:
-                return await self._lane(address).exchange([*before, command])
+                return await self._server(address).exchange([*before, command])
             except MovedError as moved:
-                address, before = self._told(moved, address), ()
+                address, before = self._redirect(moved, address), ()
                 self._slots[slot] = address
             except AskError as ask:
-                address, before = self._told(ask, address), (("ASKING",),)
+                address, before = self._redirect(ask, address), (("ASKING",),)
             except (NotSent, NoAnswer, ReadOnlyError, ClusterDownError):
                 self._slots.clear()
                 raise
         raise NotSent(f"the cluster sent the command on {_HOPS_MAX} times: it is being moved about")
 
     async def pubsub(self) -> PubSub:
-        if not self._lanes:
+        if not self._servers:
             await self._look()
-        addresses = list(self._lanes)
+        addresses = list(self._servers)
         if not addresses:
             raise NotSent("no node of the cluster is known")
         pool = self._new_pool(random.choice(addresses), connections_max=1)
@@ -68,12 +69,12 @@ class ClusterWire:
     async def close(self) -> None:
         if self._looking is not None:
             self._looking.cancel()
-        for lane in self._lanes.values():
-            await lane.pool.disconnect()
-        self._lanes.clear()
+        for server in self._servers.values():
+            await server.pool.disconnect()
+        self._servers.clear()
 
     async def _home(self, slot: int) -> _Address:
-        """Where a slot lives. Raises NotSent where nobody tells."""
+        """Return the node of a slot. Raises NotSent where no node serves it."""
         if slot not in self._slots:
             await self._look()
         if slot not in self._slots:
@@ -81,7 +82,7 @@ class ClusterWire:
         return self._slots[slot]
 
     async def _look(self) -> None:
-        """Read the map, once for all who ask at the same time."""
+        """Read the slot map, once for all concurrent callers."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._read_map())
         await asyncio.shield(self._looking)
@@ -90,7 +91,7 @@ class ClusterWire:
         why = "no node was given"
         for address in self._candidates():
             try:
-                shards = await self._lane(address).exchange([("CLUSTER", "SLOTS")])
+                shards = await self._server(address).exchange([("CLUSTER", "SLOTS")])
             except (NotSent, NoAnswer, ResponseError) as error:
                 why = str(error)
                 continue
@@ -101,35 +102,35 @@ class ClusterWire:
     def _learn(self, shards: Iterable[Any], asked: _Address) -> None:
         slots: dict[int, _Address] = {}
         for first, last, primary, *_ in shards:
-            # A node that does not know its own name leaves it empty: it is the one that was asked.
+            # A node that does not know its own host name leaves it empty: it is the one that was asked.
             address = (_text(primary[0]) or asked[0], int(primary[1]))
             slots.update(dict.fromkeys(range(first, last + 1), address))
         self._slots = slots
         for address in set(slots.values()):
-            self._lane(address)
+            self._server(address)
 
     def _candidates(self) -> list[_Address]:
-        """Everybody who may know the map: those met so far in any order, then those the client was given."""
-        met = list(self._lanes)
+        """Return the nodes that may know the map: known ones in random order, then those of the given client."""
+        met = list(self._servers)
         random.shuffle(met)
         manager = self._redis.nodes_manager
         given = [*manager.nodes_cache.values(), *manager.startup_nodes.values()]
         return list(dict.fromkeys([*met, *((node.host, int(node.port)) for node in given)]))
 
-    def _told(self, error: AskError, asked: _Address) -> _Address:
+    def _redirect(self, error: AskError, asked: _Address) -> _Address:
         return (error.host or asked[0], int(error.port))
 
-    def _lane(self, address: _Address) -> Lane:
-        lane = self._lanes.get(address)
-        if lane is None:
-            if len(self._lanes) >= _NODES_MAX:
+    def _server(self, address: _Address) -> ServerConnections:
+        server = self._servers.get(address)
+        if server is None:
+            if len(self._servers) >= _NODES_MAX:
                 raise NotSent(f"more than {_NODES_MAX} nodes were met")
             pool = self._new_pool(address, connections_max=self._settings.connections_max)
-            lane = self._lanes[address] = Lane(pool, self._settings)
-        return lane
+            server = self._servers[address] = ServerConnections(pool, self._settings)
+        return server
 
     def _new_pool(self, address: _Address, *, connections_max: int) -> ConnectionPool:
-        """Connections to a node, made as the user's client makes them."""
+        """Return a pool of connections to a node, with the parameters of the user's client."""
         like = next(iter(self._redis.nodes_manager.startup_nodes.values()))
         how = {**like.connection_kwargs, "host": address[0], "port": address[1]}
         return ConnectionPool(connection_class=like.connection_class, max_connections=connections_max, **how)

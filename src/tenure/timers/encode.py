@@ -1,4 +1,4 @@
-"""What a caller gives, checked and turned into what the scripts take."""
+"""Check the arguments of callers and encode them for the scripts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def operations(first: bytes) -> Iterator[bytes]:
-    """Names for the timers of one call, counted up from a random one; each is as long as the first."""
+    """Yield operation ids for the timers of one call, counted up from ``first``, which is random."""
     size = len(first)
     number = int.from_bytes(first)
     while True:
@@ -45,13 +45,13 @@ def operations(first: bytes) -> Iterator[bytes]:
 
 
 def entry_of(new: NewTimer, settings: TimersSettings, *, op: bytes) -> Entry:
-    """Check one timer. Raises Invalid."""
+    """Return one checked timer. Raises Invalid."""
     kind, ms = _when(new.delay, new.at, settings)
     return Entry(timer_id_of(new.timer_id, settings), op, kind, ms, payload_of(new.payload, settings))
 
 
 def timer_id_of(timer_id: str | None, settings: TimersSettings) -> str:
-    """An id as it is kept; one of our own where none was given. Raises Invalid."""
+    """Return a checked timer id; a random one where none was given. Raises Invalid."""
     if timer_id is None:
         return os.urandom(12).hex()
     size = -1
@@ -68,7 +68,7 @@ def timer_id_of(timer_id: str | None, settings: TimersSettings) -> str:
 
 
 def payload_of(payload: Any, settings: TimersSettings) -> bytes:
-    """Bytes as they are, anything else as JSON; pydantic models by their own. Raises Invalid."""
+    """Return bytes as they are, and other values as JSON; pydantic models encode themselves. Raises Invalid."""
     if isinstance(payload, (bytes, bytearray, memoryview)):
         data = bytes(payload)
     elif hasattr(payload, "model_dump_json"):
@@ -106,13 +106,13 @@ _MOMENT_MAX_MS: Final = 253_402_300_799_999
 
 
 def cut_reason(reason: str, settings: TimersSettings) -> bytes:
-    """Why a timer was given back, as much of it as is kept."""
+    """Return a reason as UTF-8, cut to ``reason_bytes_max``."""
     data = reason.encode(errors="replace")[: settings.reason_bytes_max]
     return data.decode(errors="ignore").encode()
 
 
 def spread(value: T | Sequence[T], kind: type[T], count: int, what: str) -> Sequence[T]:
-    """One value for all, or one for each. Raises Invalid where their number or a type differs."""
+    """Return one value per timer, from one for all or one for each. Raises Invalid where a count or a type differs."""
     if isinstance(value, kind):
         return [value] * count
     if isinstance(value, (list, tuple)) and len(value) == count and all(isinstance(one, kind) for one in value):
@@ -123,7 +123,7 @@ def spread(value: T | Sequence[T], kind: type[T], count: int, what: str) -> Sequ
 
 
 def chunks(items: Sequence[T], sizes: Sequence[int], settings: TimersSettings) -> Iterator[Sequence[T]]:
-    """Split what is too much for one script, by count and by bytes."""
+    """Split items into the batches of scripts, by count and by bytes."""
     start = total = 0
     for index, size in enumerate(sizes):
         full = index - start == settings.batch_max or total + size > settings.batch_bytes_max

@@ -1,4 +1,4 @@
-"""What goes into the timers and what comes out of them."""
+"""The types that `Timers` takes and returns."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ At: TypeAlias = int | datetime
 """A moment on the server's wall clock: milliseconds since the epoch, or a datetime with a time zone."""
 
 OnConflict = Literal["replace", "keep", "error"]
-"""What a schedule does where its id is there already, waiting or running."""
+"""The effect of a schedule on an id that exists already, waiting or running."""
 
 Cancelled = Literal["cancelled", "in_flight", "unknown"]
 """Removed; held by a worker and left alone; not there."""
@@ -51,10 +51,10 @@ class NewTimer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scheduled(msgspec.Struct, frozen=True):
-    """What stands in Redis under this id now.
+    """The timer that Redis now holds under this id.
 
-    ``outcome`` says how it came there: ``created``, ``replaced`` another version, or ``kept`` (the one that was there
-    stays, and ``version`` and ``due_ms`` are its own).
+    ``outcome``: ``created``, ``replaced`` another version, or ``kept`` (the earlier one stays, and ``version`` and
+    ``due_ms`` are its own).
     """
 
     timer_id: str
@@ -64,7 +64,7 @@ class Scheduled(msgspec.Struct, frozen=True):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """What it takes to settle a timer: which message, and under which lease."""
+    """The key to settle a timer: its id, its version and its lease token."""
 
     timer_id: str
     token: bytes
@@ -94,15 +94,17 @@ class Timer(msgspec.Struct, frozen=True, kw_only=True):
     @overload
     def json(self, kind: type[T]) -> T: ...
     def json(self, kind: Any = Any) -> Any:
-        """The payload decoded from JSON, into ``kind`` where given. Raises msgspec's errors where it is not that."""
+        """Return the payload decoded from JSON, into ``kind`` where given. Raises msgspec's errors where it does not
+        fit.
+        """
         return msgspec.json.decode(self.payload, type=kind)
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """What a commit, reject or nack came to.
+    """The result of a commit, reject or nack.
 
-    Nothing changed for the ids in ``lost`` (the lease is not the caller's any more) and in ``superseded`` (a newer
-    message took the id). ``dead`` are those whose deliveries are spent. Where ``repeated`` is true an earlier copy of
+    Nothing changed for the ids in ``lost`` (the lease is no longer the caller's) and in ``superseded`` (a newer version
+    has the id). ``dead`` are those whose deliveries are spent. Where ``repeated`` is true an earlier copy of
     the call may have arrived, and then a ``lost`` one may have been settled by it.
     """
 
@@ -114,7 +116,7 @@ class Settled(msgspec.Struct, frozen=True):
 
 
 class Extended(msgspec.Struct, frozen=True):
-    """The deadline (the server's clock) of what is still held, and what is not."""
+    """The deadline (the server's clock) of the timers still held, and the ids of those that are not."""
 
     count: int
     deadline_ms: int
@@ -123,14 +125,16 @@ class Extended(msgspec.Struct, frozen=True):
 
 
 class Redriven(msgspec.Struct, frozen=True):
-    """How many dead letters are timers again; ``skipped`` stay, because their id is in use or they are not there."""
+    """How many dead letters are timers again; ``skipped`` versions are unchanged: their id is in use, or
+    they are gone.
+    """
 
     count: int
     skipped: list[int]
 
 
 class TimerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A timer as it stands, for people: where ``state`` is ``in_flight``, ``node`` holds it until ``at_ms``.
+    """The state of a timer, for operators: where ``state`` is ``in_flight``, ``node`` holds it until ``at_ms``.
 
     ``at_ms`` is when it may be handed out (waiting), when its lease runs out, or when it died. An ``in_flight`` one
     whose ``at_ms`` has passed is handed out by the next claim.
@@ -155,13 +159,13 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     scheduled: int
     """Waiting for their time."""
     ready: int
-    """Due, and held by nobody; lapsed leases among them."""
+    """Due and not held, including lapsed leases."""
     in_flight: int
     dead: int
     lag_ms: int
     """For how long the oldest ready one has been due; 0 where none is."""
     next_due_ms: int | None
-    """When the next score is reached, on the server's clock."""
+    """When the next timer is due or the next lease lapses, on the server's clock."""
     now_ms: int
     scheduled_total: int
     replaced_total: int

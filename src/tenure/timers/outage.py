@@ -1,4 +1,4 @@
-"""Whether Redis can be reached, reported once per change: at the first failed attempt, not after the last repeat."""
+"""`Outage`: report once per change whether Redis can be reached, at the first failed attempt."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 __all__ = ["Outage", "Report", "log_report"]
 
 Report: TypeAlias = Callable[[int, str], None]
-"""Take a level of ``logging`` and a message."""
+"""A function that takes a level of ``logging`` and a message."""
 
 _log: Final = logging.getLogger("tenure.timers")
 
@@ -20,20 +20,20 @@ def log_report(level: int, message: str) -> None:
 
 
 class Outage:
-    """What all calls of one `Timers` know together about the way to Redis."""
+    """The state of the connection to Redis, shared by all calls of one `Timers`."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
         self._is_down = False
 
     def failed(self, why: str) -> None:
-        """An attempt found Redis unreachable: report it, unless it is known."""
+        """Report that an attempt found Redis unreachable, unless that is known."""
         if not self._is_down:
             self._is_down = True
             self.report(logging.ERROR, f"{why}; calls are repeated until it answers")
 
     def answered(self) -> None:
-        """An attempt was answered: report that an outage has ended, if there was one."""
+        """Report the end of an outage, if there was one, after an attempt was answered."""
         if self._is_down:
             self._is_down = False
             self.report(logging.INFO, "Redis answers again")

@@ -1,4 +1,4 @@
-"""The scripts as Redis runs them, and the wake-ups that come with them."""
+"""`RedisScripts`: run the scripts on Redis, and wait by its wake-ups."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from redis.exceptions import RedisError
 from tenure.contract.names import describe_value
 from tenure.contract.repeat import Repeat
 from tenure.errors import Invalid
-from tenure.timers.calling import Answer, Caller, Keys
 from tenure.timers.cluster import ClusterWire
 from tenure.timers.outage import Outage
+from tenure.timers.retry import RetryingCaller
+from tenure.timers.scripts import Answer, Keys
 from tenure.timers.settings import TimersSettings
 from tenure.timers.wakeup import Wakeup
 from tenure.timers.wire import Command, NoAnswer, NotSent, SingleWire, Wire
@@ -24,7 +25,7 @@ _PREFIX: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}", re.ASCII)
 
 
 class RedisScripts:
-    """Runs scripts on Redis, and remembers from each claim when the next timer of its topic is due."""
+    """Runs scripts on Redis, and keeps from each claim when the next timer of its topic is due."""
 
     def __init__(self, redis: Redis | RedisCluster, *, prefix: str, settings: TimersSettings, outage: Outage) -> None:
         if not _PREFIX.fullmatch(prefix):
@@ -37,15 +38,15 @@ class RedisScripts:
             self._wire = SingleWire(redis, settings)
         else:
             raise Invalid(f"redis must be a redis.asyncio.Redis or RedisCluster; got {describe_value(redis)}")
-        self._caller = Caller(self._wire, self._keys_of, settings, outage=outage)
+        self._caller = RetryingCaller(self._wire, self._keys_of, settings, outage=outage)
         self._wakeup = Wakeup(self._wire, self._keys_of, settings)
 
     async def call(self, name: str, topic: str, args: Command, *, repeat: Repeat) -> Answer:
-        spot = self._wakeup.spot(topic) if name == "claim" else None
-        since = spot.mark() if spot else (0, 0)
+        next_due = self._wakeup.next_due(topic) if name == "claim" else None
+        since = next_due.mark() if next_due else (0, 0)
         answer = await self._caller.call(name, topic, args, repeat=repeat)
-        if spot:
-            spot.told(answer.reply[1], since=since)
+        if next_due:
+            next_due.learn(answer.reply[1], since=since)
         return answer
 
     async def wait(self, topic: str, *, timeout_ms: int | None) -> bool:

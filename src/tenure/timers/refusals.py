@@ -1,6 +1,6 @@
-"""What an answer of Redis that is an error means: whether anything changed, and what to do next.
+"""Map error replies of Redis to the few errors, and to whether a retry may succeed.
 
-A script is refused before its first write or not at all, so every answer below means that nothing changed.
+A script is refused before its first write or not at all, so after every reply below nothing has changed.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = ["Refusal", "refusal_of"]
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """The error to raise, and whether the same command may pass in a moment."""
+    """The error to raise, and whether the same command may succeed on a retry."""
 
     error: TenureError
     again: bool
 
 
-# Inside a script Redis wraps the word in a longer message, and redis-py keeps its class for the bare one.
+# Inside a script Redis wraps the code in a longer message, which redis-py does not map to the class of the code.
 _KINDS: Final[tuple[tuple[tuple[type[RedisError], ...], str, str, str], ...]] = (
     ((OutOfMemoryError,), r"\bOOM\b", "out_of_memory", "Redis is at maxmemory: free memory or raise the limit"),
     ((ReadOnlyError,), r"\bREADONLY\b", "read_only_replica", "this Redis is a read-only replica: find the primary"),
@@ -50,7 +50,7 @@ _DENIED: Final = re.compile(r"\bNOPERM\b|\bNOAUTH\b|\bWRONGPASS\b")
 
 
 def refusal_of(error: RedisError) -> Refusal:
-    """What to raise for an error that Redis answered with."""
+    """Return the error to raise for an error reply of Redis."""
     text = str(error)
     for kinds, pattern, code, what in _KINDS:
         if isinstance(error, kinds) or re.search(pattern, text):

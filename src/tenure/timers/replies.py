@@ -1,4 +1,4 @@
-"""What the scripts return, as what the callers get."""
+"""Decode the replies of the scripts into the types that callers get."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, Final, Literal
 import msgspec
 
 from tenure.errors import Conflict, Overloaded
-from tenure.timers.calling import Answer
 from tenure.timers.encode import Entry
 from tenure.timers.model import Cancelled, Extended, Held, Scheduled, Settled, State, Stats, Timer, TimerInfo
+from tenure.timers.scripts import Answer
 
 __all__ = ["cancelled", "claimed", "extended", "info", "infos", "scheduled", "settled", "stats"]
 
@@ -26,7 +26,9 @@ _STATES: Final[dict[bytes, State]] = {b"waiting": "waiting", b"in_flight": "in_f
 
 
 def _rows(packed: bytes, texts: bytes, width: int, text_columns: tuple[int, ...]) -> Iterator[list[Any]]:
-    """Rows as scripts pack them: numbers, with lengths where texts belong, and the texts in a string of their own."""
+    """Yield rows as scripts pack them: numbers, with lengths in place of texts, and the texts in a
+    string of their own.
+    """
     numbers, at = _numbers.decode(packed), 0
     for start in range(0, len(numbers), width):
         row: list[Any] = numbers[start : start + width]
@@ -38,7 +40,7 @@ def _rows(packed: bytes, texts: bytes, width: int, text_columns: tuple[int, ...]
 
 
 def scheduled(reply: Sequence[Any], entries: Sequence[Entry], topic: str) -> list[Scheduled]:
-    """Raises Conflict where ids are in use, Overloaded where the topic is full."""
+    """Return the timers of a schedule. Raises Conflict where ids are in use, Overloaded where the topic is full."""
     if reply[0] == b"conflict":
         ids = [timer_id.decode() for timer_id in reply[1:]]
         raise Conflict(f"{len(ids)} of the ids are in use, the first is {ids[0]!r}; nothing was changed", timer_ids=ids)
@@ -78,7 +80,7 @@ def claimed(reply: Sequence[Any], *, topic: str, token: bytes, lease_ms: int) ->
 
 
 def settled(answer: Answer, timers: Sequence[Timer | Held], *, before: Settled) -> Settled:
-    """What this script did, added to what those before it did."""
+    """Return the result of this script, added to that of earlier scripts of the call."""
     ids: tuple[list[str], ...] = ([], list(before.lost), list(before.superseded), list(before.dead))
     places = _numbers.decode(answer.reply)
     if any(places):
@@ -92,7 +94,7 @@ def extended(reply: Sequence[Any], timers: Sequence[Timer | Held], *, before: Ex
     ids: tuple[list[str], ...] = ([], list(before.lost), list(before.superseded))
     for held, place in zip(timers, _numbers.decode(reply[1]), strict=True):
         ids[place].append(held.timer_id)
-    # Of several scripts the first deadline holds for all.
+    # Of several scripts the earliest deadline holds for all.
     deadline_ms = min(before.deadline_ms, reply[0]) if before.deadline_ms else reply[0]
     return Extended(before.count + len(ids[0]), deadline_ms, ids[1], ids[2])
 

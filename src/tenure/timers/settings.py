@@ -1,4 +1,4 @@
-"""Every limit and time of the timers, in one place, with its unit in its name."""
+"""`TimersSettings`: every limit and time of the timers, with its unit in its name."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tenure.limits import MIB, check_limits
 __all__ = ["BATCH_MAX", "TimersSettings"]
 
 BATCH_MAX: Final = 1_000
-"""What one script may touch: Lua passes no more than 8,000 values to a call."""
+"""The most timers that one script may touch: Lua passes no more than 8,000 values to a call."""
 
 
 class TimersSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How timers are bounded, leased, repeated and waited for. Raises Invalid where a number cannot be meant."""
+    """The limits of the timers. Raises Invalid for a number out of range."""
 
     payload_bytes_max: int = 1 * MIB
     """The largest payload."""
@@ -37,22 +37,22 @@ class TimersSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_deliveries: int = 5
     """After how many deliveries a timer becomes a dead letter instead of being handed out again."""
     connect_ms: int = 5_000
-    """How long getting a connection may take."""
+    """How long opening a connection may take."""
     answer_ms: int = 10_000
     """How long an answer may take before its outcome counts as unknown."""
     attempts_max: int = 8
-    """How often one call is sent at most."""
+    """The most attempts of one call."""
     retry_for_ms: int = 15_000
     """How long after its first attempt a call may be sent again; operations are remembered for 60 s."""
     backoff_min_ms: int = 25
     backoff_max_ms: int = 2_000
     """The wait before the n-th repeat is drawn from 0 to min * 2**(n - 1), and never above max."""
     connections_max: int = 32
-    """Calls at once to a server, or to each node of a cluster; the others stand in line for ``connect_ms`` at most."""
+    """Calls at once to a server, or to each node of a cluster; the others wait in line for ``connect_ms`` at most."""
     topics_max: int = 10_000
-    """Topics that are waited on, all on one subscription; a wait beyond it is Overloaded (``too_many_topics``)."""
+    """Topics with waiters, all on one subscription; a wait beyond it is Overloaded (``too_many_topics``)."""
     wait_max_ms: int = 15_000
-    """How long a wait sleeps before it looks again, in case that a wake-up was lost unnoticed."""
+    """How long a wait sleeps before it reads the head again, in case a wake-up was lost unnoticed."""
     poll_ms: int = 500
     """As ``wait_max_ms``, while pub/sub is refused or broken."""
 

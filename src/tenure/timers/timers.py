@@ -1,4 +1,4 @@
-"""Timers: messages that become due at a moment, kept in Redis and handed out on leases."""
+"""`Timers`: schedule messages for a time, kept in Redis and handed out on leases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tenure.contract.repeat import Repeat
 from tenure.contract.values import check_within
 from tenure.errors import Conflict, Indeterminate, Invalid, Overloaded
 from tenure.timers import replies
-from tenure.timers.calling import Scripts
 from tenure.timers.encode import Entry, chunks, cut_reason, entry_of, operations, spread, timer_id_of
 from tenure.timers.model import (
     At,
@@ -34,6 +33,7 @@ from tenure.timers.model import (
 )
 from tenure.timers.outage import Outage, Report, log_report
 from tenure.timers.redis_scripts import RedisScripts
+from tenure.timers.scripts import Scripts
 from tenure.timers.settings import TimersSettings
 
 __all__ = ["Timers"]
@@ -42,9 +42,10 @@ __all__ = ["Timers"]
 class Timers:
     """The timers of one Redis, Valkey, or Redis Cluster. ``async with`` or ``close`` ends its connections and tasks.
 
-    The client given stays the caller's: on a single server its connection pool is used, of a cluster's its way to
-    connect. Every call raises Invalid for arguments out of bounds, Overloaded where Redis cannot be reached or refuses
-    and nothing changed, Indeterminate where the outcome is unknown, and Denied where Redis forbids the scripts.
+    The given client still belongs to the caller: of a single server its connection pool is used, of a cluster its
+    connection parameters. Every call raises Invalid for arguments out of bounds, Overloaded where Redis cannot be
+    reached or refuses and nothing changed, Indeterminate where the outcome is unknown, and Denied where Redis forbids
+    the scripts.
 
     >>> import asyncio
     >>> from tenure.testing import FakeTimers  # Timers(Redis()) without Redis
@@ -71,10 +72,10 @@ class Timers:
         await self.close()
 
     async def close(self) -> None:
-        """End the wake-up subscription and what was opened here; the client given stays open."""
+        """End the wake-up subscription and connections opened here; the given client stays open."""
         await self._scripts.close()
 
-    # For those who schedule
+    # Scheduling
 
     async def schedule(
         self,
@@ -89,7 +90,7 @@ class Timers:
         """Keep a message until it is due. Raises Conflict where the id is in use and ``on_conflict`` is ``error``.
 
         ``payload`` is bytes, or a value that becomes JSON. An id that waits or runs already is replaced by a new
-        version: what runs is not stopped, but its verdict does not touch the new one.
+        version: a running handler is not stopped, but its verdict does not touch the new version.
         """
         new = NewTimer(payload=payload, delay=delay, at=at, timer_id=timer_id)
         return (await self.schedule_many(topic, [new], on_conflict=on_conflict))[0]
@@ -99,7 +100,7 @@ class Timers:
     ) -> list[Scheduled]:
         """Keep many messages, ``batch_max`` to a script; each script takes effect as a whole.
 
-        An error's ``detail["scheduled"]`` holds what earlier scripts of the call have done.
+        An error's ``detail["scheduled"]`` holds the timers that earlier scripts of the call scheduled.
         """
         check_topic_name(topic)
         if on_conflict not in ("replace", "keep", "error"):
@@ -122,16 +123,16 @@ class Timers:
         return replies.scheduled(answer.reply, entries, topic)
 
     async def cancel(self, topic: str, timer_id: str) -> Cancelled:
-        """Remove a timer that nobody holds; one that a worker holds is ``in_flight`` and left alone."""
+        """Remove a timer that no worker holds; one that a worker holds is ``in_flight`` and left alone."""
         check_topic_name(topic)
         args = (os.urandom(8), timer_id_of(timer_id, self.settings))
         answer = await self._scripts.call("cancel", topic, args, repeat=Repeat.SAFE)
         return replies.cancelled(answer.reply)
 
     async def cancel_all(self, topic: str) -> int:
-        """Remove every timer of a topic that nobody holds, and return how many; those that workers hold are left alone.
+        """Remove every timer of a topic that no worker holds, and return how many.
 
-        One script removes up to ``batch_max``, so that Redis is not held up, and the call ends after as many timers as
+        One script removes up to ``batch_max``, so that Redis is not blocked, and the call ends after as many timers as
         were there at its first script. Not repeated after a lost answer (Indeterminate): call it again. An error's
         ``detail["cancelled"]`` holds how many earlier scripts of the call removed.
         """
@@ -148,7 +149,7 @@ class Timers:
             left = rest if left is None else min(rest, left - gone)
         return count
 
-    # For workers
+    # Workers
 
     async def claim(
         self,
@@ -162,7 +163,7 @@ class Timers:
         """Take up to ``max_count`` due timers on one lease, and do not wait for any.
 
         A timer that was delivered ``max_deliveries`` times becomes a dead letter instead. Not repeated after a lost
-        answer (Indeterminate): what it held comes back when the lease runs out.
+        answer (Indeterminate): its timers come back when the lease runs out.
         """
         check_topic_name(topic)
         count = check_within(max_count, "max_count", least=1, most=self.settings.batch_max)
@@ -173,9 +174,9 @@ class Timers:
         return replies.claimed(answer.reply, topic=topic, token=token, lease_ms=lease_ms)
 
     async def wait(self, topic: str, *, timeout_ms: int | None = None) -> bool:
-        """Sleep until something may be claimed (True) or the time is over (False), without polling.
+        """Wait until a timer may be claimed (True) or ``timeout_ms`` have passed (False), without polling.
 
-        True is a hint: another worker may be faster.
+        True is a hint: another worker may claim first.
         """
         check_topic_name(topic)
         return await self._scripts.wait(topic, timeout_ms=timeout_ms)
@@ -201,7 +202,8 @@ class Timers:
     ) -> Settled:
         """Give timers back, due again after a delay. With a reason it counts as a failure.
 
-        A timer whose deliveries are spent becomes a dead letter. ``unused`` takes the delivery back: no handler saw it.
+        A timer whose deliveries are spent becomes a dead letter. ``unused`` does not count the delivery: no handler saw
+        it.
         """
         reasons = spread(reason, str, len(timers), "reason")
         delays = spread(delay_ms, int, len(timers), "delay_ms")
@@ -213,7 +215,7 @@ class Timers:
         return await self._settle("nack", topic, timers, first, more)
 
     async def extend(self, topic: str, timers: Sequence[Timer | Held], *, lease_ttl_ms: int | None = None) -> Extended:
-        """Let leases run for another ``lease_ttl_ms`` from now. What is ``superseded`` may go on: it was replaced."""
+        """Set leases to end ``lease_ttl_ms`` from now. A handler of a ``superseded`` timer may go on."""
         check_topic_name(topic)
         lease_ms = self._lease_ms(lease_ttl_ms)
         merged = Extended(0, 0, [], [])
@@ -242,7 +244,7 @@ class Timers:
             merged = replies.settled(answer, chunk, before=merged)
         return merged
 
-    # For people
+    # Operators
 
     async def ping(self, *, timeout_ms: int | None = None) -> bool:
         """Return whether Redis answers within ``timeout_ms``, by default ``connect_ms``. It is asked once."""
@@ -258,7 +260,7 @@ class Timers:
         self._outage.report = report
 
     async def peek(self, topic: str, *, state: State = "waiting", limit: int = 100, offset: int = 0) -> list[TimerInfo]:
-        """Look at timers without taking them, the soonest (or the longest dead) first; fewer where they are large."""
+        """Return timers without claiming them, the soonest (or the longest dead) first; fewer where they are large."""
         check_topic_name(topic)
         if state not in ("waiting", "in_flight", "dead"):
             raise Invalid('state must be "waiting", "in_flight" or "dead"')
@@ -268,13 +270,13 @@ class Timers:
         return replies.infos(answer.reply, topic, state)
 
     async def get(self, topic: str, timer_id: str) -> TimerInfo | None:
-        """Look at one timer that waits or runs, or None."""
+        """Return one timer that waits or runs, or None."""
         check_topic_name(topic)
         answer = await self._scripts.call("get", topic, (timer_id_of(timer_id, self.settings),), repeat=Repeat.READ)
         return replies.info(answer.reply, topic)
 
     async def stats(self, topic: str) -> Stats:
-        """A topic in numbers."""
+        """Return the counts of a topic."""
         check_topic_name(topic)
         answer = await self._scripts.call("stats", topic, (), repeat=Repeat.READ)
         return replies.stats(answer.reply)
@@ -295,7 +297,7 @@ class Timers:
         answer = await self._scripts.call("discard", topic, args, repeat=Repeat.NEVER)
         return int(answer.reply)
 
-    # What the calls share
+    # Arguments
 
     def _letters(self, topic: str, versions: Sequence[int] | None, max_count: int) -> tuple[int, ...]:
         check_topic_name(topic)

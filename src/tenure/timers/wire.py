@@ -1,7 +1,7 @@
-"""One command to Redis and its answer, on redis-py's connections, sent once.
+"""Send one command to Redis, once, on redis-py's connections.
 
-redis-py's own ``execute_command`` repeats after a broken connection, and says of no failure whether the command had
-left. Here the two are told apart: NotSent, and NoAnswer.
+redis-py's own ``execute_command`` retries after a broken connection, and does not report whether a failed command was
+sent. This module distinguishes the two: NotSent and NoAnswer.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from redis.exceptions import AuthenticationError, BusyLoadingError, ReadOnlyErro
 
 from tenure.timers.settings import TimersSettings
 
-__all__ = ["Command", "Lane", "NoAnswer", "NotSent", "SingleWire", "Wire", "client_of"]
+__all__ = ["Command", "NoAnswer", "NotSent", "ServerConnections", "SingleWire", "Wire", "client_of"]
 
 Command = Sequence[bytes | str | int]
 
 
 class NotSent(Exception):
-    """The command did not leave: nothing changed."""
+    """The command was not sent: nothing changed."""
 
 
 class NoAnswer(Exception):
@@ -33,14 +33,16 @@ class NoAnswer(Exception):
 
 
 class Wire(Protocol):
-    """How commands reach the server that holds a key."""
+    """Sends commands to the server that holds a key."""
 
     async def send(self, key: bytes, command: Command) -> Any:
-        """The answer to a command, sent once. Raises NotSent, NoAnswer, or redis-py's error for an answer of Redis."""
+        """Send a command once and return its answer. Raises NotSent, NoAnswer, or redis-py's error for
+        an error reply.
+        """
         ...
 
     async def pubsub(self) -> PubSub:
-        """A new subscription connection, to any server. Raises NotSent where none is known."""
+        """Return a new subscription connection, to any server. Raises NotSent where none is known."""
         ...
 
     async def close(self) -> None:
@@ -49,29 +51,31 @@ class Wire(Protocol):
 
 
 def client_of(url: str) -> Redis:
-    """A client that tries a connection once: calls are repeated above, where it can be reported. Raises ValueError."""
+    """Return a client that tries a connection once: calls are retried above, where an outage is reported. Raises
+    ValueError.
+    """
     return Redis.from_url(url, retry=Retry(NoBackoff(), 0))
 
 
 class SingleWire:
-    """One server, a primary behind Sentinel, or a proxy: whatever the pool of the client connects to."""
+    """The wire to one server, a primary behind Sentinel, or a proxy: whatever the client's pool connects to."""
 
     def __init__(self, redis: Redis, settings: TimersSettings) -> None:
         self._redis = redis
-        self._lane = Lane(redis.connection_pool, settings)
+        self._server = ServerConnections(redis.connection_pool, settings)
 
     async def send(self, key: bytes, command: Command) -> Any:
-        return await self._lane.exchange([command])
+        return await self._server.exchange([command])
 
     async def pubsub(self) -> PubSub:
         return self._redis.pubsub()
 
     async def close(self) -> None:
-        """The pool is the user's."""
+        """Do nothing: the pool belongs to the user."""
 
 
-class Lane:
-    """The connections to one server. Calls beyond ``connections_max`` stand in line, for ``connect_ms`` at most."""
+class ServerConnections:
+    """The connections to one server. Calls beyond ``connections_max`` wait in line, for ``connect_ms`` at most."""
 
     def __init__(self, pool: ConnectionPool, settings: TimersSettings) -> None:
         self.pool = pool
@@ -108,7 +112,9 @@ class Lane:
         return connection
 
     async def _talk(self, connection: AbstractConnection, commands: Sequence[Command]) -> Any:
-        """The answer to the last command. A connection that may have something unread is never used again."""
+        """Send commands and return the answer to the last. A connection with a possible unread answer is not used
+        again.
+        """
         cancellations = _cancellations()
         try:
             async with asyncio.timeout(self._settings.answer_ms / 1000):
@@ -134,8 +140,8 @@ class Lane:
 
 
 def _cancellations() -> int:
-    """How often this task was cancelled: until Python 3.12 the ``wait_for`` in redis-py may swallow one, that of a
-    timeout too, so that it has to be looked for.
+    """Return how often this task was cancelled: before Python 3.12 the ``wait_for`` in redis-py may swallow a
+    cancellation, also that of a timeout, so the caller compares the count.
     """
     task = asyncio.current_task()
     return task.cancelling() if task else 0

@@ -1,6 +1,7 @@
-"""The worker runtime: a decorated function, and everything between it and the broker. See docs/design/worker.md.
+"""The worker runtime: everything between a decorated function and the broker. See docs/design/worker.md.
 
-`tenure` offers what an app is written with; here are the types of its options, its middleware and its verdicts too.
+`tenure` exports the names that an app is written with; this package adds the types of options, middlewares and
+verdicts.
 """
 
 from __future__ import annotations

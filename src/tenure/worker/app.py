@@ -1,4 +1,4 @@
-"""`App`: the tasks and timers of a program by queue, what they put through, and what they ask of their queues."""
+"""`App`: the tasks, timers and schedules of a program by queue, and the clients that they put through."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ TASKS_MAX: Final = 1_000
 
 
 class TaskDecorator(Protocol):
-    """What ``@app.task(…)`` is: from a handler of one of three shapes to its Task."""
+    """The type of ``@app.task(…)``: turns a handler of one of three shapes into a Task."""
 
     @overload
     def __call__(self, handler: Callable[[], R], /) -> TaskOf[None, [], R]: ...
@@ -62,7 +62,7 @@ class TaskDecorator(Protocol):
 
 
 class TimerDecorator(Protocol):
-    """What ``@app.timer(…)`` is: from a handler of one of three shapes to its TimerTask."""
+    """The type of ``@app.timer(…)``: turns a handler of one of three shapes into a TimerTask."""
 
     @overload
     def __call__(self, handler: Callable[[], R], /) -> TimerOf[None, [], R]: ...
@@ -77,7 +77,7 @@ class TimerDecorator(Protocol):
 class App:
     """Tasks and timers, and the broker and the Redis they work with; ``redis`` is its address, or ``timers`` are given.
 
-    ``url`` and ``key`` are TENURE_URL and TENURE_KEY where they are not given, and loopback without a key at last.
+    ``url`` and ``key`` default to TENURE_URL and TENURE_KEY, and then to loopback without a key.
 
     Nothing is opened until it is needed. Close an app with ``async with app``, ``await app.close()`` or, where there is
     no loop, ``with app``. It belongs to one running event loop at a time; other threads use ``task.blocking``.
@@ -113,7 +113,7 @@ class App:
         self._endpoint = endpoint_of(url, key)
         self.middlewares: list[Middleware] = list(middlewares)
         self.stats = Stats()
-        """What this process counts, by queue; a worker shows it on its metrics page."""
+        """The counters of this process, by queue; a worker serves them on its metrics page."""
         self._node = node
         self._tls = tls
         self._settings = client_settings
@@ -137,7 +137,7 @@ class App:
 
     @property
     def handlers(self) -> MappingProxyType[str, Handler[Any]]:
-        """What handles the jobs of each queue and the timers of each topic: a task, several by type, or a timer."""
+        """The handler of each queue and of each topic of timers: a task, several tasks by type, or a timer."""
         return MappingProxyType(self._handlers)
 
     @property
@@ -153,27 +153,29 @@ class App:
 
     @property
     def hooks(self) -> Hooks:
-        """What `on_startup` and `on_shutdown` added."""
+        """The hooks that `on_startup` and `on_shutdown` added."""
         return self._hooks
 
     def on_startup(self, hook: H) -> H:
         """Decorate a function without arguments, async or plain, that runs once in each process that runs handlers,
-        before its first job. One that fails ends the worker. Raises Invalid for what is no such function.
+        before its first job. A hook that fails ends the worker. Raises Invalid for anything but such a function.
         """
         self._hooks.on_startup(hook)
         return hook
 
     def on_shutdown(self, hook: H) -> H:
-        """Decorate what runs once in each such process after its last job; the last one declared runs first."""
+        """Decorate a function that runs once in each such process after its last job; the last one
+        declared runs first.
+        """
         self._hooks.on_shutdown(hook)
         return hook
 
     def task(self, queue: str, *, type: str | None = None, **knobs: Unpack[TaskKnobs]) -> TaskDecorator:
         """Decorate the function that handles the jobs of ``queue``: ``()``, ``(payload)`` or ``(payload, ctx)``.
 
-        Several tasks share a queue by their ``type``, which `put` writes into the meta of a job. Raises Invalid where a
-        knob or the function cannot be meant, where there is such a task already, and where the tasks of a queue
-        contradict each other.
+        Several tasks share a queue by their ``type``, which `put` writes into the meta of a job. Raises Invalid where
+        an option or the function is not valid, where the task exists already, and where the tasks of a queue contradict
+        each other.
         """
         check_named(queue, "@app.task")
         check_topic_name(queue)
@@ -187,7 +189,7 @@ class App:
         return decorate
 
     def timer(self, topic: str, **knobs: Unpack[Knobs]) -> TimerDecorator:
-        """Decorate the function that handles the timers of ``topic``, which a Redis keeps; as `task` otherwise."""
+        """Decorate the function that handles the timers of ``topic``, kept in Redis; otherwise like `task`."""
         check_named(topic, "@app.timer")
         check_topic_name(topic)
 
@@ -211,8 +213,8 @@ class App:
     ) -> TaskDecorator:
         """Decorate a function that runs on a schedule: ``cron="0 3 * * *"`` in a ``timezone``, or ``every="15m"``.
 
-        It is a task like any other, and its payload is the `Tick`. Of ticks missed while no worker ran, the latest is
-        fired, and with ``catch_up`` the latest ``catch_up_max``.
+        It is a task like any other, with a `Tick` as its payload. Of the ticks missed while no worker ran, the latest
+        is fired; with ``catch_up``, the latest ``catch_up_max``.
         """
         check_named(queue, "@app.periodic")
         schedule = Periodic.of(
@@ -242,8 +244,8 @@ class App:
         return self._without_loop().client
 
     def new_client(self, *, more_streams: int = 0) -> AsyncClient:
-        """A further client with the same address and key, to be closed by the caller; for so many more streams at once
-        than the settings say.
+        """Return another client with the same address and key, which the caller closes; ``more_streams`` is added to
+        the ``streams_max`` of the settings.
         """
         settings = self._settings or ClientSettings()
         settings = msgspec.structs.replace(settings, streams_max=settings.streams_max + more_streams)
@@ -255,11 +257,11 @@ class App:
         return self._timers.on_loop().timers
 
     def new_timers(self) -> OpenTimers:
-        """Further timers with connections of their own, to be closed by the caller."""
+        """Return other timers with connections of their own, which the caller closes."""
         return self._timers.new()
 
     async def declare(self, *queues: str) -> None:
-        """Create what is missing of these queues, or of all that have tasks; `declare.declare` says what else
+        """Create these queues, or all that have tasks, where they are missing; `declare.declare` lists what else
         changes.
         """
         asked = {queue: handler for queue, handler in self._handlers.items() if not isinstance(handler, TimerTask)}
@@ -267,19 +269,19 @@ class App:
             await declare(self.client, asked[queue].options)
 
     async def send(self, put: Put) -> list[int]:
-        """Append what a task puts, through the middlewares."""
+        """Append the records of a put, through the middlewares."""
         return await self._on_loop().send(put, self.middlewares)
 
     def send_blocking(self, put: Put) -> list[int]:
-        """The same through the blocking client."""
+        """As `send`, through the blocking client."""
         return self._without_loop().send(put, self.middlewares)
 
     async def schedule(self, put: Put, on_conflict: OnConflict = "replace") -> list[Scheduled]:
-        """Schedule what a timer schedules, through the middlewares."""
+        """Schedule the timers of a put, through the middlewares."""
         return await self._schedule(self._timers.on_loop(), put, on_conflict)
 
     def schedule_blocking(self, put: Put, on_conflict: OnConflict = "replace") -> list[Scheduled]:
-        """The same for code without a loop."""
+        """As `schedule`, for code without a loop."""
         return self._timers.run_blocking(lambda opened: self._schedule(opened, put, on_conflict))
 
     def cancel_blocking(self, topic: str, timer_id: str) -> Cancelled:
@@ -292,19 +294,19 @@ class App:
     def run(
         self, *, queues: Sequence[str] | None = None, concurrency: int | None = None, drain: Duration = "25s"
     ) -> int:
-        """Be a worker process until SIGTERM or SIGINT, then drain; returns the exit code. So does `tenure worker`.
+        """Run a worker in this process until SIGTERM or SIGINT, then drain; returns the exit code of `tenure worker`.
 
-        Only ``queues`` where they are given; ``concurrency`` bounds all tasks together. Write it below
-        ``if __name__ == "__main__":``. Raises Invalid, Conflict or Denied where the queues cannot be worked at.
+        ``queues`` limits it to those queues; ``concurrency`` bounds all tasks together. Call it below
+        ``if __name__ == "__main__":``. Raises Invalid, Conflict or Denied where the queues cannot be used.
         """
         from tenure.worker.runtime.worker import run_app
 
         return run_app(self, queues=queues, concurrency=concurrency, drain_ms=ms_of(drain, field="drain"))
 
     async def close(self, *, deadline_ms: int | None = None) -> None:
-        """Send what is pending and close the clients; the next use opens them again.
+        """Send pending puts and close the clients; the next use opens them again.
 
-        After ``deadline_ms``, and where this is cancelled, puts that were not answered fail, and their callers hear so.
+        After ``deadline_ms``, and where this is cancelled, puts without an answer raise Closed or Indeterminate.
         """
         sending, self._sending = self._sending, None
         try:
@@ -319,7 +321,7 @@ class App:
     async def through(
         self, client: AsyncClient, blocking_client: Client, *, timers: Timers | None = None
     ) -> AsyncIterator[None]:
-        """Use these for as long as the block runs, and close them at its end; for tests."""
+        """Use these clients within the block, and close them at its end; for tests."""
         before = self._sending, self._blocking
         self._sending = AsyncSending(client, asyncio.get_running_loop(), self.stats)
         self._blocking = BlockingSending(blocking_client)
@@ -369,7 +371,7 @@ class App:
     def _without_loop(self) -> BlockingSending:
         from tenure.client.client import Client
 
-        with self._blocking_lock:  # threads that begin together share one client, and so its producers
+        with self._blocking_lock:  # threads that start together share one client and its producers
             if self._blocking is None:
                 key = self._endpoint.key
                 client = Client(self.url, key=key, node=self._node, settings=self._settings, tls=self._tls)

@@ -1,4 +1,4 @@
-"""How long a failed job waits before it is tried again. The broker's own rule is used, so both spread alike."""
+"""Back-off of a failed job before its next delivery: `Exponential` and `Fixed`. The broker uses the same rule."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tenure.errors import Invalid
 __all__ = ["DELAY_MS_MAX", "BackoffRule", "Exponential", "Fixed"]
 
 DELAY_MS_MAX: Final = 86_400_000
-"""How long a broker lets a nack hold a job back."""
+"""The longest delay that a broker takes with a nack."""
 
 
 class BackoffRule(Protocol):
-    """What a task's ``backoff`` must be able to answer."""
+    """The interface of a task's ``backoff``."""
 
     def delay_ms(self, failures: int, *, seq: int) -> int:
         """Return how long job ``seq`` waits after it failed for the ``failures``-th time, counted from 1."""

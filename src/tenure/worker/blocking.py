@@ -1,6 +1,6 @@
-"""The two mechanisms behind the blocking faces of the worker: refuse to stop a loop, and run what never waits.
+"""Helpers of blocking calls in the worker: refuse to block an event loop, and run a coroutine that never waits.
 
-`docs/design/worker.md` says why other blocking callers have a loop in a thread.
+`docs/design/worker.md` explains why other blocking callers have a loop in a thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a handler may ask and do about its job, on the loop and in threads."""
+"""`Context`: a handler's view of its job: fields, lease, ack, nack, reject, extend; on the loop and in threads."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from tenure.worker.runtime.job import HeldJob
 from tenure.worker.runtime.timing import Timing
 from tenure.worker.verdict import ACKED, Verdict, VerdictKind
 
-__all__ = ["BlockingContext", "Context", "Hands"]
+__all__ = ["BlockingContext", "Context", "Reporter"]
 
 _logger: Final = logging.getLogger("tenure.task")
 
 
-class Hands(Protocol):
-    """What a context reaches the broker through: the worker itself, or from a child process the pipe to it."""
+class Reporter(Protocol):
+    """Sends the verdicts and extends of a context to the broker: in the worker itself, or over the pipe of a child."""
 
     timing: Timing
 
     async def settle(self, job: HeldJob, verdict: Verdict) -> bool:
-        """Send a verdict now; False where the lease was lost."""
+        """Send a verdict now; return False where the lease was lost."""
         ...
 
     async def extend(self, job: HeldJob, lease_ms: int | None) -> bool:
-        """Set the deadline to now plus ``lease_ms``, at least by the task's lease; False where the lease was lost."""
+        """Set the deadline to now plus ``lease_ms``, or the task's lease if that is longer; False where it was lost."""
         ...
 
     def wait(self, answer: Coroutine[Any, Any, bool]) -> bool:
-        """Block a handler's thread until the loop has the answer."""
+        """Block the handler's thread until the loop has the answer."""
         ...
 
 
@@ -56,11 +56,11 @@ class Context:
     ('try page later', 60000)
     """
 
-    __slots__ = ("_hands", "_logger", "job")
+    __slots__ = ("_logger", "_reporter", "job")
 
-    def __init__(self, job: HeldJob, hands: Hands) -> None:
+    def __init__(self, job: HeldJob, reporter: Reporter) -> None:
         self.job = job
-        self._hands = hands
+        self._reporter = reporter
         self._logger: logging.LoggerAdapter[logging.Logger] | None = None
 
     @property
@@ -97,18 +97,18 @@ class Context:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """What the producer said about the job besides its payload; read anew at each call."""
+        """The meta that the producer set beside the payload; decoded again at each call."""
         return {} if self.job.meta is None else _decode_meta(self.job.meta)
 
     @property
     def lost(self) -> bool:
-        """Whether somebody else may hold the job by now: stop working on it."""
-        return self.job.lost or (not self.job.settled and self._hands.timing.now_ms() > self.job.deadline_ms)
+        """Whether another worker may hold the job by now: stop working on it."""
+        return self.job.lost or (not self.job.settled and self._reporter.timing.now_ms() > self.job.deadline_ms)
 
     @property
     def remaining_ms(self) -> int:
-        """How long the lease still runs; a heartbeat renews it by itself while the handler runs."""
-        return max(0, self.job.deadline_ms - self._hands.timing.now_ms())
+        """How long the lease still runs; heartbeats renew it while the handler runs."""
+        return max(0, self.job.deadline_ms - self._reporter.timing.now_ms())
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -120,15 +120,15 @@ class Context:
     @property
     def blocking(self) -> BlockingContext:
         """``ack``, ``nack``, ``reject`` and ``extend`` for handlers that run in a thread or a process."""
-        return BlockingContext(self, self._hands)
+        return BlockingContext(self, self._reporter)
 
     def check(self) -> None:
-        """Raise LeaseLost where the lease is gone; call it before each step that others would see."""
+        """Raise LeaseLost where the lease is gone; call it before each step with an outside effect."""
         if self.lost:
             raise LeaseLost(f"the lease on job {self.seq} of {self.queue!r} is gone: stop working on it", seq=self.seq)
 
     async def ack(self) -> bool:
-        """Complete the job now; False where the lease was lost. What the handler does then is not undone by it."""
+        """Complete the job now; False where the lease was lost. It does not undo what the handler has done."""
         return await self._settle(ACKED)
 
     async def nack(self, reason: str = "", *, delay: Duration | None = None) -> bool:
@@ -143,25 +143,25 @@ class Context:
     async def extend(self, lease: Duration | None = None) -> None:
         """Set the deadline to now plus ``lease``, or plus the task's own lease where that is longer. Raises LeaseLost.
 
-        Heartbeats do this by themselves; ask for it where the loop will be blocked for longer than the lease. From then
-        on they extend this job by the longest that was asked for, so that none of them takes it back.
+        Heartbeats extend by the task's lease; call this where the loop will be blocked for longer than that. From then
+        on heartbeats extend this job by the longest lease asked for, so that none of them shortens it.
         """
         lease_ms = None if lease is None else ms_of(lease, field="lease", min_ms=1)
-        if self.job.lost or not await self._hands.extend(self.job, lease_ms):
+        if self.job.lost or not await self._reporter.extend(self.job, lease_ms):
             self.job.lost = True
             self.check()
 
     async def _settle(self, verdict: Verdict) -> bool:
-        """The first verdict counts; a second one is answered False, as the broker would. So it does where its handler
-        is cancelled meanwhile, by a time limit for instance: it is on its way.
+        """Send the first verdict; return False for a second one, as the broker would. The first verdict counts also
+        where the handler is cancelled while it is in flight, by a time limit for example.
         """
         if self.job.settled or self.job.lost:
             return False
         self.job.settled = True
         try:
-            return await self._hands.settle(self.job, verdict)
+            return await self._reporter.settle(self.job, verdict)
         except Exception:
-            self.job.settled = False  # nobody knows of it yet, or nobody knows whether: it may be sent again
+            self.job.settled = False  # not sent, or unknown: the verdict may be sent again
             raise
 
     def _fields(self) -> dict[str, object]:
@@ -170,33 +170,33 @@ class Context:
 
 
 class BlockingContext:
-    """The same as in Context, for code that cannot await; on the loop itself it would wait for itself, and refuses."""
+    """The methods of Context for code that cannot await. Raises Invalid on the loop itself, where it would deadlock."""
 
-    __slots__ = ("_ctx", "_hands")
+    __slots__ = ("_ctx", "_reporter")
 
-    def __init__(self, ctx: Context, hands: Hands) -> None:
+    def __init__(self, ctx: Context, reporter: Reporter) -> None:
         self._ctx = ctx
-        self._hands = hands
+        self._reporter = reporter
 
     def ack(self) -> bool:
-        return self._hands.wait(self._ctx.ack())
+        return self._reporter.wait(self._ctx.ack())
 
     def nack(self, reason: str = "", *, delay: Duration | None = None) -> bool:
-        return self._hands.wait(self._ctx.nack(reason, delay=delay))
+        return self._reporter.wait(self._ctx.nack(reason, delay=delay))
 
     def reject(self, reason: str = "") -> bool:
-        return self._hands.wait(self._ctx.reject(reason))
+        return self._reporter.wait(self._ctx.reject(reason))
 
     def extend(self, lease: Duration | None = None) -> None:
-        self._hands.wait(self._extended(lease))
+        self._reporter.wait(self._extend(lease))
 
-    async def _extended(self, lease: Duration | None) -> bool:
+    async def _extend(self, lease: Duration | None) -> bool:
         await self._ctx.extend(lease)
         return True
 
 
 class _JobLogger(logging.LoggerAdapter[logging.Logger]):
-    """Puts the fields into each record and in front of its message."""
+    """A logger that adds the fields to each record, and in front of its message."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         fields = self.extra or {}

@@ -1,8 +1,9 @@
-"""When a schedule ticks: cron expressions and intervals, as numbers of the wall clock and nothing else.
+"""Schedules: the ticks of cron expressions and intervals, as wall time in ms. Pure.
 
 Cron follows the rules of Debian's cron, by cronsim. Where clocks are put forward, a time that does not exist fires at
-the first minute that does; where they are put back, a time that comes twice fires the first time. An expression whose
-minute or hour begins with a star counts real minutes and hours instead: it fires in both, and not in the missing one.
+the first minute that does; where they are put back, a time that occurs twice fires the first time. An expression whose
+minute or hour begins with a star counts real minutes and hours instead: it fires in both hours of a repeated one, and
+not in a missing one.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ _DAY_MS: Final = 24 * _HOUR_MS
 
 
 class Schedule(Protocol):
-    """A rule that names moments. Ticks are wall time in ms since the epoch."""
+    """A rule for ticks, which are wall time in ms since the epoch."""
 
     def after(self, ms: int) -> int | None:
-        """The first tick later than ``ms``, or None if there is none."""
+        """Return the first tick later than ``ms``, or None if there is none."""
         ...
 
     def at(self, tick_ms: int) -> datetime:
-        """The tick as a time with the schedule's own zone."""
+        """Return the tick as a datetime in the schedule's time zone."""
         ...
 
 
 class Every:
-    """A tick each ``every_ms``, counted from the epoch, so that all workers agree on them without talking."""
+    """A tick each ``every_ms``, counted from the epoch, so that all workers compute the same ticks."""
 
     def __init__(self, every_ms: int) -> None:
         self.every_ms = every_ms
@@ -62,11 +63,11 @@ class Cron:
     """The ticks of a cron expression of five fields, or six with seconds in front, or of a macro like
     ``@daily``, in a time zone.
 
-    Raises Invalid for an expression that is none or never ticks, and for a zone that this machine does not know.
+    Raises Invalid for an expression that is not valid or never ticks, and for an unknown time zone.
     """
 
     def __init__(self, expression: str, *, timezone: str = "UTC") -> None:
-        self.expression = _unfolded(expression)
+        self.expression = _expand(expression)
         self._zone = _zone(timezone)
         try:
             first = self.after(0)
@@ -79,18 +80,18 @@ class Cron:
         ticks = CronSim(self.expression, self.at(ms))
         for tick in ticks:
             tick_ms = _ms_of(tick)
-            # In the second pass of a doubled hour, cronsim names times of the first one.
+            # In the second pass of a repeated hour, cronsim returns times of the first pass.
             if tick_ms > ms:
                 counts_real_time = ticks.fixup_tz is None and self._zone is not UTC
                 return self._past_shift(ms, tick_ms) if counts_real_time else tick_ms
         return None
 
     def _past_shift(self, ms: int, tick_ms: int) -> int:
-        """The first tick after ``ms``, from what cronsim takes for it.
+        """Return the first tick after ``ms``, corrected from cronsim's ``tick_ms``.
 
-        Cronsim walks in whole hours. Where clocks are set by a part of an hour, as on Lord Howe, it arrives in the
-        middle of one and skips its beginning, for the rest of that day. There the time before the shift and the time
-        behind it are walked each by itself, with the offset fixed.
+        Cronsim steps in whole hours. Where clocks are set by a part of an hour, as on Lord Howe, it arrives in the
+        middle of one and skips its beginning, for the rest of that day. There the times before and after the shift are
+        searched separately, each with a fixed offset.
         """
         early_ms = tick_ms - _DAY_MS
         if (self._offset_ms(tick_ms) - self._offset_ms(early_ms)) % _HOUR_MS == 0:
@@ -102,7 +103,7 @@ class Cron:
         return self._fixed_after(max(ms, shift_ms - 1), self._offset_ms(shift_ms))
 
     def _shift(self, early_ms: int, late_ms: int) -> int:
-        """The moment between the two from which the offset is that of the later one."""
+        """Return the time between the two from which the offset is that of the later one."""
         offset_ms = self._offset_ms(late_ms)
         while late_ms - early_ms > 1:
             middle_ms = (early_ms + late_ms) // 2
@@ -113,7 +114,7 @@ class Cron:
         return late_ms
 
     def _fixed_after(self, ms: int, offset_ms: int) -> int:
-        """The first tick after ``ms`` if clocks were never set."""
+        """Return the first tick after ``ms`` with a fixed offset."""
         return _ms_of(next(CronSim(self.expression, _EPOCH + _ms(ms + offset_ms)))) - offset_ms
 
     def _offset_ms(self, ms: int) -> int:
@@ -123,8 +124,8 @@ class Cron:
         return (_EPOCH + _ms(tick_ms)).astimezone(self._zone)
 
 
-def _unfolded(expression: str) -> str:
-    """An expression in fields. Raises Invalid for a macro that is none, or has no moments of its own."""
+def _expand(expression: str) -> str:
+    """Return an expression in fields, with a macro expanded. Raises Invalid for an unknown macro."""
     if not isinstance(expression, str):
         raise Invalid(f'cron must be text like "0 3 * * *" or "@daily"; got {describe_value(expression)}', field="cron")
     if not expression.startswith("@"):
@@ -135,9 +136,9 @@ def _unfolded(expression: str) -> str:
 
 
 def due_ticks(schedule: Schedule, last_ms: int, now_ms: int, bound: int) -> list[int]:
-    """The ticks after ``last_ms`` and not after ``now_ms``, ascending; of more than ``bound`` only the latest.
+    """Return the ticks after ``last_ms`` and not after ``now_ms``, ascending; of more than ``bound`` only the latest.
 
-    The cost follows ``bound`` and not the time that has passed: after a long silence, nobody waits for a count of it.
+    The cost grows with ``bound`` and not with the time since ``last_ms``.
     """
     ticks: list[int] = []
     end_ms = now_ms
@@ -152,7 +153,7 @@ def due_ticks(schedule: Schedule, last_ms: int, now_ms: int, bound: int) -> list
 
 
 def _latest(schedule: Schedule, last_ms: int, end_ms: int) -> int | None:
-    """The last tick after ``last_ms`` and not after ``end_ms``. Looks back in growing steps, then halves."""
+    """Return the last tick after ``last_ms`` and not after ``end_ms``: look back in growing steps, then bisect."""
     step_ms, late_ms = _SECOND_MS, end_ms
     while True:
         early_ms = max(end_ms - step_ms, last_ms)

@@ -1,4 +1,4 @@
-"""What people write who come from another task queue, and its name here: the hint within a refusal."""
+"""Hints in errors for names of other task queues (Celery, dramatiq, RQ): the option or call to use here."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ _CALLS: Final[Mapping[str, str]] = {
 
 
 def unknown_options(unknown: Collection[str], *, of: str, known: Collection[str], hints: Mapping[str, str]) -> Invalid:
-    """The refusal of options that ``of`` does not have, with what may be meant by each."""
-    told = [name + _meant(name, known, hints) for name in sorted(unknown)]
-    return Invalid(f"unknown option of {of}: {', '.join(told)}", field=min(unknown))
+    """Return the error for options that ``of`` does not have, with a hint for each."""
+    named = [name + _hint(name, known, hints) for name in sorted(unknown)]
+    return Invalid(f"unknown option of {of}: {', '.join(named)}", field=min(unknown))
 
 
-def _meant(name: str, known: Collection[str], hints: Mapping[str, str]) -> str:
+def _hint(name: str, known: Collection[str], hints: Mapping[str, str]) -> str:
     if name in hints:
         return f" ({hints[name]})"
     close = get_close_matches(name, known, n=1)
@@ -80,19 +80,19 @@ def _meant(name: str, known: Collection[str], hints: Mapping[str, str]) -> str:
 
 
 def check_named(name: object, decorator: str) -> None:
-    """Raise Invalid where a decorator was written without its parentheses, so that it got the function."""
+    """Raise Invalid where a decorator was used without parentheses, so that it got the function as its name."""
     if isinstance(name, Callable):  # type: ignore[arg-type]
         suggested = getattr(name, "__name__", "emails")
         raise Invalid(f'{decorator} needs a name in parentheses: {decorator}("{suggested}")', field="queue")
 
 
 def check_one_payload(more: tuple[object, ...]) -> None:
-    """Raise TypeError where a put got several arguments, as a call of the function would."""
+    """Raise TypeError where a put got several arguments, like a call of the function."""
     if more:
         raise TypeError(f"put takes one payload and got {1 + len(more)}: {_PAYLOAD} with all of them in it")
 
 
 def no_attribute(name: str) -> NoReturn:
-    """Raise the AttributeError for what a task does not have, with what it has instead."""
+    """Raise AttributeError for a name that a task does not have, with the name to use instead."""
     hint = f": here it is {_CALLS[name]}" if name in _CALLS else ""
     raise AttributeError(f"a task has no attribute {name!r}{hint}")

@@ -1,7 +1,7 @@
-"""What runs once in every process that runs handlers: before its first job, and after its last.
+"""Startup and shutdown hooks: run once in every process that runs handlers, before its first job and after its last.
 
-A plain function runs in a thread, as a plain handler does, so that one that hangs can be left behind. Startup hooks run
-in the order of their declaration and shutdown hooks in the reverse of it, as what they open and close.
+A plain function runs in a thread, as a plain handler does, so that a hook that hangs can be abandoned. Startup hooks
+run in the order of their declaration, and shutdown hooks in reverse order.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Hooks:
         self._shutdown: list[Hook] = []
 
     def on_startup(self, hook: Hook) -> None:
-        """Add what runs before the first job. Raises Invalid where it is no function without arguments."""
+        """Add a hook that runs before the first job. Raises Invalid unless it is a function without arguments."""
         _add(self._startup, hook)
 
     def on_shutdown(self, hook: Hook) -> None:
-        """Add what runs after the last job. Raises Invalid where it is no function without arguments."""
+        """Add a hook that runs after the last job. Raises Invalid unless it is a function without arguments."""
         _add(self._shutdown, hook)
 
     async def start(self, timing: Timing, limit_ms: int) -> None:
@@ -51,18 +51,18 @@ class Hooks:
         until_ms = timing.now_ms() + limit_ms
         for hook in self._startup:
             try:
-                await within(timing, max(0, until_ms - timing.now_ms()), _called(hook))
+                await within(timing, max(0, until_ms - timing.now_ms()), _call(hook))
             except Exception as error:
                 is_late = isinstance(error, TimeoutError) and timing.now_ms() >= until_ms
                 why = f"startup took longer than {limit_ms} ms" if is_late else f"{type(error).__name__}: {error}"
                 raise StartupFailed(f"the startup hook {_name(hook)} failed: {why}") from error
 
     async def stop(self, timing: Timing, limit_ms: int) -> None:
-        """Run the shutdown hooks, within ``limit_ms`` for all; what fails is logged, and the others run."""
+        """Run the shutdown hooks, within ``limit_ms`` for all; a failed hook is logged, and the others run."""
         until_ms = timing.now_ms() + limit_ms
         for hook in reversed(self._shutdown):
             try:
-                await within(timing, max(0, until_ms - timing.now_ms()), _called(hook))
+                await within(timing, max(0, until_ms - timing.now_ms()), _call(hook))
             except Exception as error:
                 log.error("the shutdown hook %s failed: %r", _name(hook), error, exc_info=exc_info_of(error))
 
@@ -74,7 +74,7 @@ def _add(hooks: list[Hook], hook: Hook) -> None:
         raise Invalid(f"a hook must be a function; got {hook!r}") from None
     if any(parameter.default is parameter.empty and parameter.kind not in _VARIABLE for parameter in parameters):
         raise Invalid(f"{_name(hook)} must take no argument: a hook gets none")
-    inner = inspect.unwrap(hook)  # a context manager would be made, and never entered
+    inner = inspect.unwrap(hook)  # a decorated generator would make a context manager that is never entered
     if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
         raise Invalid(f"{_name(hook)} must not yield: write one function for startup and one for shutdown")
     if len(hooks) >= HOOKS_MAX:
@@ -85,7 +85,7 @@ def _add(hooks: list[Hook], hook: Hook) -> None:
 _VARIABLE: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-async def _called(hook: Hook) -> None:
+async def _call(hook: Hook) -> None:
     result = await hook() if inspect.iscoroutinefunction(hook) else await _in_thread(hook)
     if inspect.isawaitable(result):
         await result
@@ -112,7 +112,7 @@ async def _in_thread(call: Callable[[], Any]) -> Any:
             result = context.run(call)
         except BaseException as raised:
             error = RuntimeError("it raised StopIteration") if isinstance(raised, StopIteration) else raised
-        with suppress(RuntimeError):  # the loop is closed: nobody waits for this any more
+        with suppress(RuntimeError):  # the loop is closed: the result is not awaited any more
             loop.call_soon_threadsafe(settle, result, error)
 
     threading.Thread(target=serve, name=f"hook-{_name(call)}", daemon=True).start()

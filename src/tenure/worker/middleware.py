@@ -1,7 +1,7 @@
-"""Small classes around a handler and around a put. Each hook does its part and calls the next one.
+"""`Middleware`: hooks around a handler and around a put. Each hook calls the next one.
 
-The first middleware of an app is the outermost. A hook that raises instead of calling on decides the outcome: around a
-handler as if the handler had raised it, around a put towards the caller.
+The first middleware of an app is the outermost. A hook that raises instead of calling the next one sets the outcome:
+around a handler as if the handler had raised it, around a put for its caller.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["CallNext", "Middleware", "Outgoing", "Put", "PutNext", "around_handl
 
 
 class Outgoing(msgspec.Struct, kw_only=True):
-    """One record on its way out; ``data`` is JSON, ``meta`` may be filled by hooks."""
+    """One record of a put; ``data`` is JSON, and hooks may add to ``meta``."""
 
     data: bytes
     tag: str | None = None
@@ -33,7 +33,7 @@ class Outgoing(msgspec.Struct, kw_only=True):
 
 
 class Put(msgspec.Struct, kw_only=True):
-    """One call of ``put`` or ``put_many``: its records are appended together or not at all. Or one of ``schedule``,
+    """One call of ``put`` or ``put_many``, whose records are appended together or not at all; or one of ``schedule``,
     whose seqs are the versions of its timers.
     """
 
@@ -48,7 +48,7 @@ PutNext = Callable[[Put], Awaitable[list[int]]]
 
 
 class Middleware:
-    """Override what you need. Hooks of one middleware may run for many jobs at once.
+    """The base of middlewares: override the hooks you need. A hook may run for many jobs at once.
 
     >>> import asyncio
     >>> from tenure import App, Middleware
@@ -69,15 +69,15 @@ class Middleware:
     """
 
     async def handle(self, ctx: Context, call_next: CallNext) -> None:
-        """Runs around the handler; ``call_next`` raises what the handler raised, Ack, Nack and Reject included."""
+        """Wrap the handler; ``call_next`` raises what the handler raised, including Ack, Nack and Reject."""
         await call_next()
 
     async def put(self, put: Put, call_next: PutNext) -> list[int]:
-        """Runs around a put and returns its seqs. ``Task.blocking`` runs it too, so it must not wait for anything."""
+        """Wrap a put and return its seqs. ``Task.blocking`` runs it too, so it must not wait for anything."""
         return await call_next(put)
 
     def verdict(self, ctx: Context, verdict: Verdict | None) -> None:
-        """Told what the broker will hear; None where it hears nothing, or has heard it already."""
+        """Receive the verdict that will be sent; None where none is sent, or one was sent already."""
 
 
 def around_handler(middlewares: Sequence[Middleware], ctx: Context, innermost: CallNext) -> CallNext:

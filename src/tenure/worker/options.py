@@ -1,4 +1,4 @@
-"""Every knob of a task: how it is written, what it defaults to, and what is checked when the task is declared."""
+"""The options of a task: their types, their defaults, and the checks when the task is declared."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Place = Literal["loop", "thread", "process"]
 Durability = Literal["memory", "disk", "fsync"]
 
 HELD_MAX: Final = 1_000
-"""Jobs that one task may hold, running and prefetched: what one claim may give."""
+"""Jobs that one task may hold, running and prefetched: the most that one claim returns."""
 RETRIES_MAX: Final = 1_000_000
 WEIGHT_MAX: Final = 1_000
 _LOOP_CONCURRENCY: Final = 100
@@ -38,7 +38,9 @@ _L = TypeVar("_L", bound=str)
 
 
 class Knobs(TypedDict, total=False):
-    """What ``@app.timer(topic, …)`` takes, and every task. Durations are ``"30s"``, a timedelta or milliseconds."""
+    """The options of ``@app.timer(topic, …)`` and of every task. Durations are ``"30s"``, a timedelta or
+    milliseconds.
+    """
 
     retries: int
     backoff: BackoffRule | Duration
@@ -55,7 +57,7 @@ class Knobs(TypedDict, total=False):
 
 
 class TaskKnobs(Knobs, total=False):
-    """What ``@app.task(queue, …)`` takes: also what its queue is to be."""
+    """The options of ``@app.task(queue, …)``, which add those of its queue."""
 
     dead_letter: str | None
     durability: Durability
@@ -63,7 +65,7 @@ class TaskKnobs(Knobs, total=False):
 
 
 class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The knobs of one task, checked, in milliseconds. ``said`` names those that its author wrote down."""
+    """The checked options of one task, in milliseconds. ``explicit`` names those that the decorator was given."""
 
     queue: str
     retries: int = 3
@@ -80,18 +82,18 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     dead_letter: str | None = None
     durability: Durability = "fsync"
     push: bool = True
-    said: frozenset[str] = frozenset()
+    explicit: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, queue: str, knobs: TaskKnobs, *, is_async: bool) -> TaskOptions:
-        """Check the knobs of a handler for ``queue``. Raises Invalid, naming the knob."""
+        """Check the options of a handler for ``queue``. Raises Invalid, naming the option."""
         unknown = set(knobs) - set(TaskKnobs.__annotations__)
         if unknown:
             raise unknown_options(unknown, of="a task", known=TaskKnobs.__annotations__, hints=TASK_HINTS)
         queue = check_topic_name(queue)
         run = _run(knobs.get("run", "auto"), is_async=is_async)
         retries = check_within(knobs.get("retries", 3), "retries", least=0, most=RETRIES_MAX)
-        concurrency, prefetch = _held(knobs, run)
+        concurrency, prefetch = _concurrency_and_prefetch(knobs, run)
         time_limit = knobs.get("time_limit")
         return cls(
             queue=queue,
@@ -109,7 +111,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
             dead_letter=_dead_letter(knobs.get("dead_letter", _UNSET), queue),
             durability=_choice(knobs.get("durability", "fsync"), "durability", _DURABILITIES),
             push=knobs.get("push", True),
-            said=frozenset(knobs),
+            explicit=frozenset(knobs),
         )
 
     @property
@@ -118,7 +120,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
         return self.concurrency + self.prefetch
 
     def queue_config(self) -> ConfigFields:
-        """The config that the task's queue is created with."""
+        """Return the config that the task's queue is created with."""
         return {
             "type": "queue",
             "durability": self.durability,
@@ -129,7 +131,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _run(run: str, *, is_async: bool) -> Place:
-    """A function that blocks must not run on the loop, and one that awaits has nothing to await with in a thread."""
+    """Return where a handler runs. Raises Invalid for a plain function on the loop and an async one in a thread."""
     if run == "auto":
         return "loop" if is_async else "thread"
     where: Place = _choice(run, "run", _PLACES)
@@ -140,8 +142,8 @@ def _run(run: str, *, is_async: bool) -> Place:
     return where
 
 
-def _held(knobs: TaskKnobs, run: Place) -> tuple[int, int]:
-    """How many jobs run at once, and how many more are held; ``max_in_flight`` is the sum of both."""
+def _concurrency_and_prefetch(knobs: TaskKnobs, run: Place) -> tuple[int, int]:
+    """Return how many jobs run at once, and how many more are held; ``max_in_flight`` is their sum."""
     held_max = knobs.get("max_in_flight")
     default = default_concurrency(run)
     if held_max is None:
@@ -158,7 +160,7 @@ def _held(knobs: TaskKnobs, run: Place) -> tuple[int, int]:
 
 
 def default_concurrency(run: Place) -> int:
-    """How many jobs run at once where the task does not say."""
+    """Return how many jobs run at once by default."""
     if run == "process":
         return os.cpu_count() or 1
     return _LOOP_CONCURRENCY if run == "loop" else _THREAD_CONCURRENCY
@@ -172,7 +174,7 @@ def _choice(value: object, field: str, options: tuple[_L, ...]) -> _L:
 
 
 def _backoff(value: object) -> BackoffRule:
-    """A rule as it is, and a duration as the same wait after every failure."""
+    """Return a rule as it is, and a duration as `Fixed`."""
     if callable(getattr(value, "delay_ms", None)):
         return value  # type: ignore[return-value]
     if isinstance(value, str | int | timedelta) and not isinstance(value, bool):
@@ -190,7 +192,7 @@ def _policy(value: object) -> AckPolicy:
 
 
 def _deliveries(value: int | None, retries: int) -> int:
-    """Two deliveries above the retries: a crash or two must not use up what failures were promised."""
+    """Return ``max_deliveries``, by default two above the retries, so that a crash does not use up a retry."""
     if value is None:
         return max(DELIVERIES_MAX, retries + 2)
     return check_within(value, "max_deliveries", least=0, most=RETRIES_MAX)

@@ -1,8 +1,8 @@
-"""JSON to and from what a handler takes: Structs, dataclasses, TypedDicts, pydantic models, plain types. Never pickle.
+"""Encode and decode payloads as JSON: Structs, dataclasses, TypedDicts, pydantic models, plain types. Never pickle.
 
-The type is the annotation of the handler's first argument. msgspec reads and checks in one pass; a pydantic model is
-read by pydantic, also where it lies within another type. Fields that a type does not know are left aside, unless the
-type says otherwise, so that producers may be newer than workers.
+The type is the annotation of the handler's first argument. msgspec decodes and validates in one pass; a pydantic model
+is decoded by pydantic, also inside another type. Unknown fields are ignored, unless the type forbids them, so that
+producers may be newer than workers.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _ERRORS_SHOWN_MAX: Final = 5
 
 
 class Misfit(Exception):
-    """The payload is not what the handler takes; the message says what is wrong with it, and where. ``field`` is the
-    path of the first value that does not fit; None for the payload as a whole.
+    """The payload does not fit the type of the handler; the message says what is wrong and where. ``field`` is the path
+    of the first value that does not fit; None for the payload as a whole.
     """
 
     def __init__(self, message: str, *, field: str | None = None) -> None:
@@ -36,7 +36,7 @@ class Misfit(Exception):
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """What a handler takes: how many arguments, and the type of the first (Any where it says none)."""
+    """The parameters of a handler: how many, and the type of the first (Any without an annotation)."""
 
     arity: int
     payload: Any
@@ -46,7 +46,7 @@ class Shape(msgspec.Struct, frozen=True):
 def shape_of(handler: Callable[..., Any], names: dict[str, Any] | None = None) -> Shape:
     """Return the shape of ``()``, ``(payload)`` or ``(payload, ctx)``; anything else is Invalid.
 
-    ``names`` are those around the function, for annotations that name what is not global.
+    ``names`` are the locals around the function, for annotations that name one of them.
     """
     try:
         parameters = list(inspect.signature(handler).parameters.values())
@@ -65,7 +65,7 @@ def shape_of(handler: Callable[..., Any], names: dict[str, Any] | None = None) -
 
 
 def _called(handler: Any) -> Callable[..., Any]:
-    """The function behind a partial, a callable object or itself."""
+    """Return the function of a partial or a callable object, or the function itself."""
     while isinstance(handler, partial):
         handler = handler.func
     called: Callable[..., Any] = handler if inspect.isroutine(handler) else type(handler).__call__
@@ -73,7 +73,9 @@ def _called(handler: Any) -> Callable[..., Any]:
 
 
 def _annotation(handler: Callable[..., Any], parameter: inspect.Parameter, names: dict[str, Any] | None) -> Any:
-    """The type that one parameter names; only that one is looked up, as others may exist for type checkers only."""
+    """Return the type of one parameter; only that annotation is resolved, as others may exist for type
+    checkers only.
+    """
     if parameter.annotation is parameter.empty:
         return Any
     holder = type("Holder", (), {"__annotations__": {"payload": parameter.annotation}})
@@ -88,7 +90,9 @@ def _annotation(handler: Callable[..., Any], parameter: inspect.Parameter, names
 
 
 def decoder_for(payload: Any, *, of: str = "the task") -> Callable[[bytes], Any]:
-    """Return a function from JSON to ``payload`` that raises Misfit; Invalid where no JSON could ever be one."""
+    """Return a decoder from JSON to ``payload`` that raises Misfit. Raises Invalid where JSON cannot
+    express the type.
+    """
     validate = _pydantic(payload)
     if validate is None:
         validate = _msgspec_decoder(payload, of)
@@ -96,14 +100,14 @@ def decoder_for(payload: Any, *, of: str = "the task") -> Callable[[bytes], Any]
     def decode(data: bytes) -> Any:
         try:
             return validate(data)
-        except BaseException as error:  # of msgspec, of pydantic, and whatever a type's own checks raise
+        except BaseException as error:  # of msgspec, of pydantic, and of a type's own validators
             raise Misfit(_misfit(error), field=_field(error)) from error
 
     return decode
 
 
 def encode(value: Any, *, what: str = "the payload") -> bytes:
-    """Return ``value`` as JSON; Invalid where it has no JSON form."""
+    """Return ``value`` as JSON. Raises Invalid where it has no JSON form."""
     try:
         return _encoder.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -111,7 +115,7 @@ def encode(value: Any, *, what: str = "the payload") -> bytes:
 
 
 def _pydantic(payload: Any) -> Callable[[bytes], Any] | None:
-    """How pydantic reads its models and its dataclasses; found without importing it."""
+    """Return pydantic's own decoder of a model or dataclass, or None; found without importing pydantic."""
     validator = getattr(payload, "__pydantic_validator__", None) if isinstance(payload, type) else None
     return validator.validate_json if validator is not None else None
 
@@ -125,7 +129,9 @@ def _msgspec_decoder(payload: Any, of: str) -> Callable[[bytes], Any]:
 
 
 def _check(info: Any, of: str) -> None:
-    """Find what neither msgspec nor pydantic can read when the task is declared, not when the first job comes."""
+    """Raise Invalid for a type that neither msgspec nor pydantic can decode: at the declaration, not at
+    the first job.
+    """
     seen: list[Any] = [info]
     known: set[type] = set()
     while seen:
@@ -156,18 +162,18 @@ def _within(wanted: type, value: Any) -> Any:
 
 
 def _encode_other(value: Any) -> Any:
-    """A pydantic model as msgspec sees it: JSON that pydantic wrote."""
+    """Return a pydantic model as raw JSON for msgspec."""
     serializer = getattr(value, "__pydantic_serializer__", None)
     if serializer is None:
         raise TypeError(f"objects of type {type(value).__name__} are not supported")
-    return msgspec.Raw(serializer.to_json(value, warnings=False))  # what does not fit is refused as such
+    return msgspec.Raw(serializer.to_json(value, warnings=False))  # the decoder of the task checks the value
 
 
 _encoder: Final = msgspec.json.Encoder(enc_hook=_encode_other)
 
 
 def _misfit(error: BaseException) -> str:
-    """One line: msgspec's own, or of each of pydantic's errors where it lies and what it says."""
+    """Format an error in one line: msgspec's message, or the path and message of each pydantic error."""
     if isinstance(error, RecursionError):
         text = "nested too deeply"
     elif callable(getattr(error, "errors", None)):
@@ -179,7 +185,7 @@ def _misfit(error: BaseException) -> str:
 
 
 def _field(error: BaseException) -> str | None:
-    """Where the first thing wrong lies, by what msgspec or pydantic says."""
+    """Return the path of the first wrong value, from the error of msgspec or pydantic."""
     if callable(getattr(error, "errors", None)):
         first: dict[str, Any] = error.errors(include_url=False)[0]  # type: ignore[attr-defined]
         return ".".join(map(str, first["loc"])) or None

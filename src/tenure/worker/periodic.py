@@ -1,11 +1,11 @@
-"""Jobs on a schedule, with no scheduler to lose: every worker knows the ticks, any may fire one, one append wins.
+"""Periodic jobs without a single scheduler: every worker computes the ticks, any may fire one, one append wins.
 
 A tick is fired by appending its job under ``client_id`` = ``cron:<task>`` and ``client_seq`` = the tick's time. The
-broker takes a number above the last one and refuses every other, so a fleet fires each tick once, whoever comes first,
-whatever is killed in between. Being refused is the usual case here, and tells how far the schedule has come.
+broker takes a number above the last one and refuses every other, so a fleet fires each tick once, also where workers
+are killed. A refusal is the usual case, and contains the last tick that was fired.
 
 Clocks differ. A worker that is ahead appends early, but the job carries the tick as its ``deliver_at``, so that it is
-not handled before the broker's own clock says so. A worker that is behind comes second.
+not handled before that time on the broker's own clock. A worker whose clock is behind is refused.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ __all__ = ["OneSchedule", "Periodic", "PeriodicLoop", "Scheduled", "Tick"]
 log = logging.getLogger("tenure.worker")
 
 LOOK_BACK_MS: Final = 6 * 24 * 3_600_000
-"""How old a missed tick may be. The broker remembers a schedule's last tick for 7 days, so within 6 it can always tell
+"""How old a missed tick may be. The broker remembers a schedule's last tick for 7 days, so within 6 it always knows
 whether a tick was fired."""
 WAKE_MS: Final = 60_000
-"""The longest sleep: a clock that was set is noticed after this."""
+"""The longest sleep, after which a clock that was set is noticed."""
 JITTER_MS: Final = 200
-"""A worker comes up to this late to a tick, so that a fleet does not knock at one moment."""
+"""The jitter of a tick, so that the workers of a fleet do not append at the same moment."""
 RETRY_MS: Final = 5_000
-"""After a tick that could not be fired; the client has made its own attempts before."""
+"""The wait after a tick that could not be fired; the client has retried before."""
 CATCH_UP_MAX: Final = 1_000
 """The most missed ticks of one schedule that are fired at once."""
 AHEAD_MS: Final = 60_000
-"""A last tick that lies this far in the future is worth a warning."""
+"""A last tick further in the future than this is logged as a warning."""
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """What a periodic handler gets: the moment it was due, as a time in the schedule's zone and in ms."""
+    """The payload of a periodic handler: the time it was due, in the schedule's zone and in ms."""
 
     at: datetime
     ms: int
 
 
 class Periodic(msgspec.Struct, frozen=True):
-    """One schedule of an app. The job goes to the queue named like the task.
+    """One schedule of an app. Its jobs go to ``queue``.
 
-    Of ticks that were missed while no worker ran, the latest alone is fired; with ``catch_up`` each of the latest
+    Of the ticks missed while no worker ran, the latest alone is fired; with ``catch_up`` each of the latest
     ``catch_up_max``, in order.
     """
 
@@ -77,9 +77,9 @@ class Periodic(msgspec.Struct, frozen=True):
         catch_up: bool = False,
         catch_up_max: int = 100,
     ) -> Periodic:
-        """A schedule as its author wrote it: ``cron`` with a ``timezone`` (UTC unless told), or ``every``.
+        """Return the schedule of ``cron`` with a ``timezone`` (default UTC), or of ``every``.
 
-        Raises Invalid where it is neither or both, or cannot be.
+        Raises Invalid where neither or both are given, or one is not valid.
         """
         if (cron is None) == (every is None):
             raise Invalid(f'{queue} needs a schedule: either cron="0 3 * * *" or every="15m"', field="cron")
@@ -103,24 +103,24 @@ class Periodic(msgspec.Struct, frozen=True):
 
 
 class Scheduled(Protocol):
-    """The part of an App that matters here: its schedules by queue."""
+    """The part of an App that is used here: its schedules by queue."""
 
     @property
     def periodics(self) -> Mapping[str, Periodic]: ...
 
 
 class OneSchedule(msgspec.Struct, frozen=True):
-    """A schedule by itself, by its queue: what waits for its queue delays no other."""
+    """A single schedule by its queue, so that one whose queue cannot be reached delays no other."""
 
     periodics: Mapping[str, Periodic]
 
 
 class PeriodicLoop:
-    """Fires the ticks of schedules, as one of many that do.
+    """Fires the ticks of schedules, concurrently with the loops of other workers.
 
     A schedule whose queue has never held a job begins when the loop is made: deploying a nightly job at noon does not
-    run last night's. On a queue with a past nobody can tell a new schedule from one whose workers were away, so its
-    latest tick is fired as any that was missed.
+    run last night's. On a queue with earlier jobs a new schedule cannot be distinguished from one whose workers were
+    away, so its latest tick is fired like a missed one.
     """
 
     def __init__(
@@ -142,9 +142,9 @@ class PeriodicLoop:
         self._failed: set[str] = set()
 
     async def run(self) -> None:
-        """Fire what is due until cancelled; returns at once where nothing is scheduled.
+        """Fire due ticks until cancelled; returns at once where nothing is scheduled.
 
-        It survives what nobody foresaw: a loop that had ended would not be missed until a morning without a report.
+        It survives unexpected errors, which are logged: a loop that ended would go unnoticed until a tick is missed.
         """
         while self._periodics:
             try:
@@ -156,8 +156,8 @@ class PeriodicLoop:
     async def fire_due(self, now_ms: int) -> int:
         """Fire every tick that is due and not known to be fired; returns how many jobs this loop appended.
 
-        What goes wrong is logged and tried again by the next call; nothing of it is raised. A schedule whose queue is
-        not there is left alone: no worker has begun to work at it.
+        Errors are logged and retried by the next call, never raised. A schedule whose queue does not exist is skipped:
+        no worker has declared it yet.
         """
         fired_count = 0
         for periodic in self._periodics:
@@ -172,7 +172,7 @@ class PeriodicLoop:
         return fired_count
 
     def pause_ms(self, now_ms: int) -> float:
-        """How long to sleep: until the next tick and a little more, but never past a minute."""
+        """Return how long to sleep: until the next tick plus jitter, at most a minute."""
         known = ((periodic.schedule, self._last_ms.get(periodic.queue)) for periodic in self._periodics)
         nexts = [schedule.after(max(now_ms, last_ms)) for schedule, last_ms in known if last_ms is not None]
         next_ms = min((tick for tick in nexts if tick is not None), default=now_ms + WAKE_MS)
@@ -185,20 +185,20 @@ class PeriodicLoop:
             last_ms = self._last_ms[periodic.queue] = await self._first_look(periodic, now_ms)
         fired_count = 0
         for tick_ms in due_ticks(periodic.schedule, max(last_ms, now_ms - LOOK_BACK_MS), now_ms, periodic.bound):
-            # A refusal may have told of later ticks than this one.
+            # A refusal may have contained a later tick than this one.
             if tick_ms > self._last_ms[periodic.queue] and await self._append(periodic, tick_ms, now_ms):
                 fired_count += 1
         return fired_count
 
     async def _first_look(self, periodic: Periodic, now_ms: int) -> int:
-        """What counts as fired for a worker that has just begun. The first refusal tells it more exactly."""
+        """Return the last tick to assume as fired for a worker that has just started. The first refusal corrects it."""
         topic = await self._client.topic(periodic.queue, touch=False)
         if topic.head_seq == 0:
             return min(self._began_ms, now_ms)
         return now_ms - LOOK_BACK_MS
 
     async def _append(self, periodic: Periodic, tick_ms: int, now_ms: int) -> bool:
-        """Append the job of one tick; False where another worker did."""
+        """Append the job of one tick; return False where another worker did."""
         tick = Tick(at=periodic.schedule.at(tick_ms), ms=tick_ms)
         record = Record(data=msgspec.json.encode(tick), deliver_at=tick_ms)
         try:
@@ -218,14 +218,14 @@ class PeriodicLoop:
         return True
 
     def _note_failure(self, periodic: Periodic, error: TenureError) -> None:
-        """Say it once, not at every attempt."""
+        """Log a failure once, not at every attempt."""
         if periodic.queue not in self._failed:
             log.warning("a tick of %s could not be fired, it is tried again: %s", periodic.queue, error.message)
         self._failed.add(periodic.queue)
 
 
 def _last_tick(conflict: Conflict, tick_ms: int) -> int:
-    """The last tick fired, as the broker's refusal tells it; any other conflict is raised again."""
+    """Return the last tick fired, from the broker's refusal; any other conflict is raised again."""
     last: Any = conflict.detail.get("last_client_seq")
     if not isinstance(last, int) or last < tick_ms:
         raise conflict

@@ -1,4 +1,4 @@
-"""Every limit and time of a worker process, in one place, with its unit in its name."""
+"""`WorkerSettings`: every limit and time of a worker process, with its unit in its name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["WorkerSettings"]
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker takes, keeps and gives back jobs. Raises Invalid where a number cannot be meant.
+    """The limits of a worker process. Raises Invalid for a number out of range.
 
     >>> from tenure.worker import WorkerSettings
     >>> WorkerSettings(concurrency=8).concurrency_of(100)
@@ -24,12 +24,12 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     cancel_ms: int = 2_000
     """How long a cancelled handler may take to clean up before the worker goes on without it."""
     flush_ms: int = 5_000
-    """How long the end waits for the last verdicts to be answered."""
+    """How long the worker waits at its end for the last verdicts to be answered."""
     reconnect_min_ms: int = 100
     reconnect_max_ms: int = 5_000
     """The wait before the n-th try to reach the broker is drawn from 0 to min * 2**(n - 1), and never above max."""
     first_word_ms: int = 5_000
-    """A push stream that has not said a word by then is held back on its way: claims are used instead."""
+    """A push stream without a message after this time is buffered by a proxy: claims are used instead."""
     silence_ms: int = 45_000
     """A push stream silent for so long is dead; the server sends a heartbeat every 15 s."""
     push_again_ms: int = 300_000
@@ -63,7 +63,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
         check_limits(self, zero=_MAY_BE_ZERO)
 
     def concurrency_of(self, task_concurrency: int) -> int:
-        """How many jobs of a task run at once, by its own limit and the one over all tasks."""
+        """Return how many jobs of a task run at once, by its own limit and the one over all tasks."""
         return min(task_concurrency, self.concurrency or task_concurrency)
 
 

@@ -1,4 +1,4 @@
-"""`Task`: a decorated function. Calling it calls the function; ``put`` leaves the call to a worker."""
+"""`Task`: a decorated function. Calling it calls the function; ``put`` sends the call to a worker."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ A = ParamSpec("A")
 
 
 class PutManyOptions(TypedDict, total=False):
-    """How jobs are put: not before ``delay`` has passed or ``at`` has come, with a ``tag`` and ``meta``;
-    ``idempotency_key`` makes the same put, sent again within the server's window, answer the same seqs.
+    """The options of a put: delivery not before ``delay`` has passed or ``at`` has come, a ``tag`` and ``meta``;
+    ``idempotency_key`` makes the same put, sent again within the server's window, return the same seqs.
     """
 
     delay: Duration | None
@@ -39,7 +39,7 @@ class PutManyOptions(TypedDict, total=False):
 
 
 class PutOptions(PutManyOptions, total=False):
-    """As for many, and ``unique``: while a job with this key lives in the queue, putting it again answers that job."""
+    """As for many, and ``unique``: while a job with this key is in the queue, another put returns that job's seq."""
 
     unique: str | None
 
@@ -60,7 +60,7 @@ class Task(Handler[T]):
     [1, 2]
     """
 
-    word = "Task"
+    kind = "Task"
 
     def __init__(
         self,
@@ -95,16 +95,16 @@ class Task(Handler[T]):
     async def put(self, data: T, **how: Unpack[PutOptions]) -> int: ...
 
     async def put(self, data: Any = None, *more: Any, **how: Unpack[PutOptions]) -> int:
-        """Put one job and return its seq once it is durable. A queue that is not there yet is created as declared.
+        """Put one job and return its seq once it is durable. A missing queue is created as declared.
 
-        Raises Invalid where the handler does not take the payload, Indeterminate where nobody can tell whether it was
-        stored, and what the broker answers.
+        Raises Invalid where the handler does not take the payload, Indeterminate where it is unknown whether the job
+        was stored, and the errors of the broker.
         """
         check_one_payload(more)
         return (await self.app.send(self._put([data], how)))[0]
 
     async def put_many(self, items: Iterable[T], **how: Unpack[PutManyOptions]) -> list[int]:
-        """Put jobs in one append, all or none, and return their seqs. What ``how`` says counts for each of them."""
+        """Put jobs in one append, all or none, and return their seqs. The options apply to each of them."""
         put = self._put_many(items, how)
         return await self.app.send(put) if put.records else []
 
@@ -122,7 +122,7 @@ class Task(Handler[T]):
         return Put(task=self, queue=self.queue, records=records, idempotency_key=how.get("idempotency_key"))
 
     def _meta(self, given: dict[str, Any] | None) -> dict[str, Any] | None:
-        """The meta of a job, with its type in it. Raises Invalid where the caller wants another type."""
+        """Return the meta of a job, with its type in it. Raises Invalid where the caller gives another type."""
         if self.type is None:
             return given
         meta = {**(given or {}), TYPE_KEY: self.type}
@@ -133,12 +133,14 @@ class Task(Handler[T]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """What a task does not have, named as another queue names it; type checkers find that out by themselves."""
+            """Raise AttributeError with a hint for names of other task queues; hidden from type checkers, which report
+            it.
+            """
             no_attribute(name)
 
 
 class TaskOf(Task[T], Generic[T, A, R]):
-    """A Task that type checkers know the call of; what ``@app.task`` gives."""
+    """A Task whose call is typed; the result of ``@app.task``."""
 
     if TYPE_CHECKING:
 
@@ -146,7 +148,7 @@ class TaskOf(Task[T], Generic[T, A, R]):
 
 
 class BlockingPuts(Generic[T]):
-    """The puts of a task through a blocking client, which the app makes on first use."""
+    """The puts of a task through a blocking client, which the app opens on first use."""
 
     def __init__(self, task: Task[T]) -> None:
         self._task = task
@@ -177,7 +179,7 @@ def _fields(how: PutOptions | PutManyOptions) -> dict[str, Any]:
 
 
 def when_of(delay: Duration | None, at: datetime | None) -> dict[str, int | None]:
-    """Return ``delay_ms`` and ``deliver_at`` of a record. Raises Invalid where both are given, or one is none."""
+    """Return ``delay_ms`` and ``deliver_at`` of a record. Raises Invalid where both are given, or one is not valid."""
     if delay is not None and at is not None:
         raise Invalid("give a delay or a time, not both", field="at")
     return {
@@ -187,7 +189,7 @@ def when_of(delay: Duration | None, at: datetime | None) -> dict[str, int | None
 
 
 def _wall_ms_of(at: datetime) -> int:
-    """A moment in milliseconds since the epoch. Raises Invalid where it does not say its time zone."""
+    """Return a time in milliseconds since the epoch. Raises Invalid where it has no time zone."""
     if at.tzinfo is None:
         raise Invalid("at must say its time zone: datetime(…, tzinfo=UTC)", field="at")
     return max(0, int(at.timestamp() * 1000))

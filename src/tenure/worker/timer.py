@@ -1,4 +1,4 @@
-"""`TimerTask`: a decorated function for the timers of a topic. Calling it calls the function; ``schedule`` leaves the
+"""`TimerTask`: a decorated function for the timers of a topic. Calling it calls the function; ``schedule`` sends the
 call to a worker, at its time.
 """
 
@@ -28,7 +28,7 @@ A = ParamSpec("A")
 
 
 class ScheduleManyOptions(TypedDict, total=False):
-    """When timers are due: once ``delay`` has passed or ``at`` has come, by default now; with ``meta`` for hooks."""
+    """The options of a schedule: due after ``delay`` or at ``at``, by default now; with ``meta`` for middlewares."""
 
     delay: Duration | None
     at: datetime | None
@@ -36,7 +36,7 @@ class ScheduleManyOptions(TypedDict, total=False):
 
 
 class ScheduleOptions(ScheduleManyOptions, total=False):
-    """As for many, and the id: what becomes of one that waits or runs already is said by ``on_conflict``."""
+    """As for many, and the id; ``on_conflict`` sets what happens to one that waits or runs already."""
 
     timer_id: str
     on_conflict: Literal["replace", "keep", "error"]
@@ -62,7 +62,7 @@ class TimerTask(Handler[T]):
     1
     """
 
-    word = "Timer"
+    kind = "Timer"
 
     def __init__(
         self,
@@ -92,15 +92,15 @@ class TimerTask(Handler[T]):
     async def schedule(self, data: T, **how: Unpack[ScheduleOptions]) -> Scheduled: ...
 
     async def schedule(self, data: Any = None, **how: Unpack[ScheduleOptions]) -> Scheduled:
-        """Schedule one timer; says its id, its version and when it is due.
+        """Schedule one timer; returns its id, its version and when it is due.
 
-        An id that waits or runs already is replaced, kept, or refused with Conflict, as ``on_conflict`` says. Raises
-        what `Timers.schedule` does.
+        An id that waits or runs already is replaced, kept, or refused with Conflict, by ``on_conflict``. Raises what
+        `Timers.schedule` raises.
         """
         return (await self.app.schedule(self._put([data], how), how.get("on_conflict", "replace")))[0]
 
     async def schedule_many(self, items: Iterable[T], **how: Unpack[ScheduleManyOptions]) -> list[Scheduled]:
-        """Schedule a timer for each item, with an id of its own. What ``how`` says counts for each of them."""
+        """Schedule a timer for each item, with an id of its own. The options apply to each of them."""
         return await self.app.schedule(self._put(items, how), "replace")
 
     async def cancel(self, timer_id: str) -> Cancelled:
@@ -120,7 +120,7 @@ class TimerTask(Handler[T]):
 
 
 class TimerOf(TimerTask[T], Generic[T, A, R]):
-    """A TimerTask that type checkers know the call of; what ``@app.timer`` gives."""
+    """A TimerTask whose call is typed; the result of ``@app.timer``."""
 
     if TYPE_CHECKING:
 
@@ -128,8 +128,8 @@ class TimerOf(TimerTask[T], Generic[T, A, R]):
 
 
 class BlockingTimers(Generic[T]):
-    """The calls of a timer for code without a loop: on the app's loop where that runs in another thread, or else on
-    one of their own.
+    """The calls of a timer for code without a loop: run on the app's loop where that runs in another thread, or else on
+    a loop in a thread of their own.
     """
 
     def __init__(self, task: TimerTask[T]) -> None:

@@ -1,8 +1,8 @@
 """`TypedQueue`: several tasks on one queue, chosen by the type that a job carries in its meta.
 
-One queue is one stream with one lease and one set of slots, whatever its jobs are. So the knobs of a queue and of its
-flow are shared by its tasks: it is enough that one of them says a knob, and two that contradict are refused. How a
-handler runs (``retries``, ``backoff``, ``time_limit``, ``policy``, ``run``) stays its own.
+One queue is one stream with one lease and one set of slots for all types. So its tasks share the options of the queue
+and of its flow: it is enough that one task sets an option, and two that contradict are refused. The options of a
+handler (``retries``, ``backoff``, ``time_limit``, ``policy``, ``run``) stay its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["TYPE_KEY", "TypedQueue", "UnknownType", "type_of"]
 
 TYPE_KEY: Final = "type"
-"""Where a record's meta holds the type of its job."""
+"""The key in a record's meta that holds the type of its job."""
 _SHARED: Final = {
     "lease": "lease_ms",
     "concurrency": "concurrency",
@@ -37,7 +37,7 @@ _SHARED: Final = {
     "max_deliveries": "max_deliveries",
     "dead_letter": "dead_letter",
 }
-"""The knobs of a queue and of its flow, and which options they become."""
+"""The options of a queue and of its flow, by their names in the decorator and in `TaskOptions`."""
 TYPES_MAX: Final = 100
 _TYPES_SHOWN_MAX: Final = 10
 
@@ -49,10 +49,10 @@ class UnknownType(Exception):
 class TypedQueue(Handler[Any]):
     """The tasks of one queue, by type; None is the type of a job that carries none.
 
-    Raises Invalid where two tasks have one type, or ask different things of the queue; they are left as they were.
+    Raises Invalid where two tasks have one type or contradict each other; the tasks are then unchanged.
     """
 
-    word = "TypedQueue"
+    kind = "TypedQueue"
 
     def __init__(self, tasks: Sequence[Task[Any]]) -> None:
         if len(tasks) > TYPES_MAX:
@@ -60,14 +60,14 @@ class TypedQueue(Handler[Any]):
         self._by_type: dict[str | None, Task[Any]] = {}
         for task in tasks:
             if task.type in self._by_type:
-                raise _taken(self._by_type[task.type])
+                raise _duplicate(self._by_type[task.type])
             self._by_type[task.type] = task
-        agreed = _agreed(tasks)
+        agreed = _share_options(tasks)
         for task, options in zip(tasks, agreed, strict=True):
             task.options = options
         most = max(agreed, key=lambda options: options.retries)
-        said = frozenset().union(*(options.said for options in agreed))
-        self.options = msgspec.structs.replace(most, said=said)
+        explicit = frozenset().union(*(options.explicit for options in agreed))
+        self.options = msgspec.structs.replace(most, explicit=explicit)
 
     @property
     def tasks(self) -> tuple[Handler[Any], ...]:
@@ -78,7 +78,7 @@ class TypedQueue(Handler[Any]):
         type = type_of(job.meta)
         found = self._by_type.get(type) if type is None or isinstance(type, str) else None
         if found is None:
-            raise UnknownType(f"{_carried(type)}; {self.queue} has tasks for {self._known()}")
+            raise UnknownType(f"{_describe(type)}; {self.queue} has tasks for {self._known()}")
         return found
 
     def _known(self) -> str:
@@ -92,7 +92,9 @@ class TypedQueue(Handler[Any]):
 
 
 def type_of(meta: bytes | None) -> object:
-    """Return the type that a job carries, None where it carries none; what is no text is returned as it is."""
+    """Return the type in the meta of a job, None where there is none; a value that is not a text is
+    returned as it is.
+    """
     if meta is None:
         return None
     try:
@@ -108,24 +110,24 @@ class _Meta(msgspec.Struct):
 _decode: Final = msgspec.json.Decoder(_Meta).decode
 
 
-def _carried(type: object) -> str:
+def _describe(type: object) -> str:
     return "the job carries no type" if type is None else f"no task handles the type {describe_value(type)}"
 
 
-def _taken(task: Task[Any]) -> Invalid:
+def _duplicate(task: Task[Any]) -> Invalid:
     if task.type is None:
         hint = 'several tasks share a queue by their types: type="welcome"'
         return Invalid(f"queue {task.queue!r} has a task already: {task!r}; {hint}", field="queue")
     return Invalid(f"queue {task.queue!r} has a task for the type {task.type!r} already: {task!r}", field="type")
 
 
-def _agreed(tasks: Sequence[Task[Any]]) -> list[TaskOptions]:
-    """The options of each task, with what is shared taken from whoever says it. Raises Invalid."""
+def _share_options(tasks: Sequence[Task[Any]]) -> list[TaskOptions]:
+    """Return the options of each task, with shared options taken from the task that sets them. Raises Invalid."""
     shared: dict[str, Any] = {}
-    sayers: dict[str, Task[Any]] = {}
+    setters: dict[str, Task[Any]] = {}
     for task in tasks:
         for knob in _SHARED.keys() & task.knobs.keys():
-            first = sayers.setdefault(knob, task)
+            first = setters.setdefault(knob, task)
             if _value(first, knob) != _value(task, knob):
                 raise Invalid(
                     f"the tasks of {task.queue!r} share its {knob}: {first!r} says {_value(first, knob)!r} and "
@@ -137,8 +139,8 @@ def _agreed(tasks: Sequence[Task[Any]]) -> list[TaskOptions]:
         TaskOptions.of(task.queue, cast("TaskKnobs", {**task.knobs, **shared}), is_async=task.is_async)
         for task in tasks
     ]
-    # Defaults follow from how a handler runs and how often it is retried: the least that all can bear, the most that
-    # one needs.
+    # Defaults depend on how a handler runs and how often it is retried: take the smallest concurrency and the largest
+    # max_deliveries.
     least = min(checked, key=lambda options: options.concurrency)
     return [
         msgspec.structs.replace(
@@ -152,12 +154,12 @@ def _agreed(tasks: Sequence[Task[Any]]) -> list[TaskOptions]:
 
 
 def _deliveries(checked: Sequence[TaskOptions]) -> int:
-    """The most that one needs; 0, which somebody has to say, is without an end."""
+    """Return the largest ``max_deliveries``; 0, which a task has to set explicitly, is unlimited."""
     counts = [options.max_deliveries for options in checked]
     return 0 if 0 in counts else max(counts)
 
 
 def _value(task: Task[Any], knob: str) -> object:
-    """A knob as the task alone means it, so that "30s" and 30_000 are the same."""
+    """Return an option as checked for this task alone, so that "30s" and 30_000 are equal."""
     alone = TaskOptions.of(task.queue, task.knobs, is_async=task.is_async)
     return getattr(alone, _SHARED[knob])

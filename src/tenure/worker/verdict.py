@@ -1,12 +1,12 @@
-"""What becomes of a job: the verdict, the exceptions that set it, the policies that derive it, and the rule itself.
+"""Verdicts: ack, nack and reject, the exceptions that set them, and the ack policies that derive them.
 
     handler …            ACK_FIRST   ACK    REJECT_ON_ERROR   NACK_ON_ERROR            MANUAL
     returns              (acked)     ack    ack               ack                      none
     raises               (acked)     ack    reject            nack, after N reject     none
-    raises Ack/Nack/…    (acked)     what it says, in every other policy
+    raises Ack/Nack/…    (acked)     that verdict, in every other policy
     is cancelled         none        none   none              none                     none
 
-No verdict means that the lease simply ends: the job comes back when it expires, or when the worker gives it back.
+Without a verdict the lease ends: the job comes back when it expires, or when the worker gives it back.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["ACKED", "Ack", "AckPolicy", "Nack", "Reject", "Verdict", "VerdictKin
 
 
 class AckPolicy(Enum):
-    """When a job is acknowledged, by FastStream's names.
+    """When a job is acked; the names are FastStream's.
 
     >>> from tenure import AckPolicy, App
     >>> app = App()
@@ -47,7 +47,7 @@ class AckPolicy(Enum):
 
 
 class VerdictKind(Enum):
-    """What is sent to the broker."""
+    """The kind of a verdict."""
 
     ACK = "ack"
     NACK = "nack"
@@ -55,7 +55,7 @@ class VerdictKind(Enum):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What the broker is told about one job. ``delay_ms`` None leaves the delay to the queue."""
+    """The result of one job, sent to the broker. ``delay_ms`` None leaves the delay to the queue."""
 
     kind: VerdictKind
     delay_ms: int | None = None
@@ -66,13 +66,13 @@ ACKED: Final = Verdict(VerdictKind.ACK)
 
 
 class Ack(Exception):
-    """Raise it in a handler: the job is done, whatever else happened."""
+    """Raise it in a handler to ack the job."""
 
 
 class Nack(Exception):
-    """Raise it in a handler: give the job back, to be delivered again after ``delay``, or as the queue says.
+    """Raise it in a handler to give the job back, to be delivered again after ``delay``, or after the queue's back-off.
 
-    It never rejects, however often. With a reason it counts among the failures of the job, without one it does not.
+    It never rejects, however often. With a reason it counts as a failure of the job, without one it does not.
     """
 
     def __init__(self, reason: str = "", *, delay: Duration | None = None) -> None:
@@ -82,7 +82,7 @@ class Nack(Exception):
 
 
 class Reject(Exception):
-    """Raise it in a handler: the job cannot be done; dead-letter it with this reason."""
+    """Raise it in a handler to dead-letter the job with this reason."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
@@ -90,16 +90,16 @@ class Reject(Exception):
 
 
 def is_failure(error: BaseException | None) -> bool:
-    """Whether a handler failed, rather than returned or set its verdict."""
+    """Return whether a handler failed, rather than returned or set its verdict."""
     return error is not None and not isinstance(error, Ack | Nack | Reject)
 
 
 def verdict_of(
     error: BaseException | None, policy: AckPolicy, *, seq: int, failures: int, retries: int, backoff: BackoffRule
 ) -> Verdict | None:
-    """Return what the broker is told, from what the handler raised: the table above, and nothing else.
+    """Return the verdict for what the handler raised, by the table above; None for no verdict.
 
-    ``failures`` counts this one too; more of them than ``retries`` reject the job.
+    ``failures`` includes this one; more failures than ``retries`` reject the job.
     """
     if policy is AckPolicy.ACK_FIRST:
         return None

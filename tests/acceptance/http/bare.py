@@ -6,7 +6,7 @@ import json
 import socket
 from typing import Any
 
-from tests.acceptance.http.serving import PATIENCE_S, Serving
+from tests.kit.restartable_server import PATIENCE_S, Serving
 
 __all__ = ["Bare", "send"]
 

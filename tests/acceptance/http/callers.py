@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import aiohttp
 import httpx
 
-from tests.acceptance.http.serving import PATIENCE_S
+from tests.kit.restartable_server import PATIENCE_S
 
 __all__ = ["Aiohttp", "Caller", "Httpx", "Lost", "Place", "each_event"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.http.serving import Serve, Serving, servings
+from tests.kit.restartable_server import Serve, Serving, servings
 
 __all__: list[str] = []
 

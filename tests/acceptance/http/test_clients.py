@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.acceptance.http.callers import Aiohttp, Caller, Httpx, Place
-from tests.acceptance.http.serving import PATIENCE_S, Serve, Serving
+from tests.kit.restartable_server import PATIENCE_S, Serve, Serving
 
 CLIENTS = ["httpx", "httpx-http2", "aiohttp"]
 

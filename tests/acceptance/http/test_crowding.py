@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.http.bare import Bare
-from tests.acceptance.http.serving import PATIENCE_S, SMALL_LOG, Serve, Serving, until
+from tests.kit.restartable_server import PATIENCE_S, SMALL_LOG, Serve, Serving, until
 
 LARGE = 64 << 20
 HALF = 48 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from tests.acceptance.http.serving import Serve, until
+from tests.kit.restartable_server import Serve, until
 
 
 def test_fault_13_a_failed_disk_is_seen_in_readiness_log_metrics_answers_and_exit_code(serve: Serve) -> None:

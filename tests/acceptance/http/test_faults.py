@@ -10,7 +10,7 @@ import pytest
 
 from tenure.http.wire.limits import WireLimits
 from tests.acceptance.http.bare import Bare, send
-from tests.acceptance.http.serving import Serve, Serving, until
+from tests.kit.restartable_server import Serve, Serving, until
 
 
 @pytest.fixture(scope="module")

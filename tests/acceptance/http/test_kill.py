@@ -12,7 +12,7 @@ import pytest
 from tenure.testing.checker import HistoryReport, check_history
 from tests.acceptance.http.callers import Place
 from tests.acceptance.http.load import LEASE_MS, QUEUES, Load
-from tests.acceptance.http.serving import SMALL_LOG, Serve, Serving
+from tests.kit.restartable_server import SMALL_LOG, Serve, Serving
 
 _DRAIN_LEASE_MS = 60_000
 

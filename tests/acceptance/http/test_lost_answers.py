@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.acceptance.http.serving import PATIENCE_S, Serve, Serving
+from tests.kit.restartable_server import PATIENCE_S, Serve, Serving
 
 RECORDS = [{"data": 1}, {"data": 2}]
 # By scene: where the request goes and what it says. The jobs of those that need some are there, and ack's and nack's

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 
 from tenure import Broker
-from tests.acceptance.http.serving import PATIENCE_S, Serve, Serving, until
+from tests.kit.restartable_server import PATIENCE_S, Serve, Serving, until
 
 CLIENTS = 500
 

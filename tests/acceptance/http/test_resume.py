@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from tests.acceptance.http.serving import Serve, Serving
+from tests.kit.restartable_server import Serve, Serving
 
 RECORDS = 300
 

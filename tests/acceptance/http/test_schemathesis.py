@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import negative_data_rejection, positive_
 from tenure.http.api.openapi import document
 from tenure.http.service import Service
 from tenure.http.settings import ServerSettings
-from tests.acceptance.http.serving import PATIENCE_S, Serve, Serving
+from tests.kit.restartable_server import PATIENCE_S, Serve, Serving
 
 _GLOB = r"a Glob must end in its one \*"
 REFUSALS: dict[str, str] = {

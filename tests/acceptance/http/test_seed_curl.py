@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.acceptance.http.serving import PATIENCE_S, Serve, Serving, until
+from tests.kit.restartable_server import PATIENCE_S, Serve, Serving, until
 
 CREATE = """curl -X PUT $TOPICS/v0/topics/transcode \\
 -H 'content-type: application/json' \\

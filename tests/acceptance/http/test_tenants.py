@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.http.bare import Bare
-from tests.acceptance.http.serving import Serve, Serving, until
+from tests.kit.restartable_server import Serve, Serving, until
 
 RED, BLUE, ROOT = "red-key-0123456789", "blue-key-0123456789", "root-key-0123456789"
 KEYS = f"{RED}:rwda:red.,{BLUE}:rwda:blue.,{ROOT}"

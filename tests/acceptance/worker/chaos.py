@@ -22,8 +22,8 @@ import msgspec
 
 from tenure import Client
 from tenure.client.settings import ClientSettings
-from tests.acceptance.http.serving import PATIENCE_S, until
 from tests.acceptance.worker.working import ROOT, FixedServing
+from tests.kit.restartable_server import PATIENCE_S, until
 
 __all__ = ["LEASE_MS", "QUEUES", "Fleet", "Flow", "Noted"]
 

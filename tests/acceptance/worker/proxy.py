@@ -7,7 +7,7 @@ import threading
 from contextlib import suppress
 from typing import Self
 
-from tests.acceptance.http.serving import PATIENCE_S
+from tests.kit.restartable_server import PATIENCE_S
 
 __all__ = ["Proxy"]
 

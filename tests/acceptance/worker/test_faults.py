@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from tests.acceptance.http.serving import PATIENCE_S
 from tests.acceptance.worker.proxy import Proxy
 from tests.acceptance.worker.working import Work, until, watch
+from tests.kit.restartable_server import PATIENCE_S
 
 LEASE_MS = 600
 

@@ -17,8 +17,8 @@ from tenure.worker.runtime.link import Link
 from tenure.worker.runtime.source import Feed
 from tenure.worker.runtime.timing import SystemTiming
 from tenure.worker.settings import WorkerSettings
-from tests.acceptance.http.serving import PATIENCE_S
 from tests.acceptance.worker.working import Work, until
+from tests.kit.restartable_server import PATIENCE_S
 
 SOURCES = 500
 

@@ -18,8 +18,8 @@ from tenure import Conflict, Invalid
 from tenure.worker.app import App
 from tenure.worker.processes.importing import name_of
 from tenure.worker.runtime.worker import Worker, run_app
-from tests.acceptance.http.serving import PATIENCE_S
 from tests.acceptance.worker.working import Work, until
+from tests.kit.restartable_server import PATIENCE_S
 
 SCRIPT = """
 import os

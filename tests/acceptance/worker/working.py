@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from tests.acceptance.http.serving import PATIENCE_S, Serving, until
+from tests.kit.restartable_server import PATIENCE_S, Serving, until
 
 __all__ = ["FixedServing", "Journal", "Line", "Work", "Working", "free_port", "until"]
 

@@ -7,7 +7,7 @@ import pytest
 from tenure import Conflict, Invalid, NotFound, Overloaded, Record, Settings
 from tenure.core.state.client_marks import MARK_KEPT_MS
 from tenure.testing.clock import ManualClock
-from tests.broker.support import datas, seqs
+from tests.kit.brokers import datas, seqs
 from tests.kit.rules import Rules, make_queue, numbers, read, snapshot
 
 DAY_MS = 24 * 3600 * 1000
@@ -358,3 +358,67 @@ def test_the_number_of_unique_keys_is_bounded(clock: ManualClock) -> None:
     assert (rules.produce("q", [Record(data=b"1", unique_key="u")])).deduped
     rules.claim("q", node="w", auto_ack=True)
     rules.produce("q", [Record(data=b"2", unique_key="v")])
+
+
+# Limits
+
+SMALL = Settings(
+    records_max=3,
+    record_bytes_max=100,
+    append_bytes_max=250,
+    meta_bytes_max=50,
+    meta_keys_max=2,
+    tag_bytes_max=8,
+    key_bytes_max=8,
+)
+
+
+@pytest.mark.parametrize(
+    ("records", "code"),
+    [
+        ([], "invalid_request"),
+        ([b""] * 4, "batch_too_large"),
+        ([b"x" * 101], "record_too_large"),
+        ([b"", b"x" * 101], "record_too_large"),
+        ([Record(data=b"x" * 60, meta=b'{"a":"' + b"x" * 40 + b'"}')], "record_too_large"),
+        ([b"x" * 99] * 3, "batch_too_large"),
+        ([Record(data=b"", meta=b'{"a":"' + b"x" * 50 + b'"}')], "invalid_request"),
+        ([Record(data=b"", meta=b'{"a":1,"b":2,"c":3}')], "invalid_request"),
+        ([Record(data=b"", tag="x" * 9)], "invalid_request"),
+        ([Record(data=b"", tag="é" * 5)], "invalid_request"),
+        ([Record(data=b"", unique_key="x" * 9)], "invalid_request"),
+        ([Record(data=b"", unique_key="")], "invalid_request"),
+        ([Record(data=b"", node="x" * 129)], "invalid_request"),
+    ],
+)
+def test_what_is_over_a_limit_is_refused_by_name(records: list[bytes | Record], code: str) -> None:
+    rules = Rules(settings=SMALL)
+    make_queue(rules)
+    before = snapshot(rules)
+    with pytest.raises(Invalid) as error:
+        rules.produce("q", records)
+    assert error.value.code == code
+    assert snapshot(rules) == before
+
+
+def test_what_is_just_within_the_limits_is_taken() -> None:
+    rules = Rules(settings=SMALL)
+    make_queue(rules)
+    rules.produce("q", [b"x" * 100])
+    rules.produce("q", [Record(data=b"", tag="é" * 4, meta=b'{"a":1,"b":2}', node="n" * 128), b"", b""])
+    rules.produce("q", [Record(data=b"", unique_key="12345678")], idempotency_key="12345678")
+    assert rules.topic("q").count == 5
+
+
+def test_a_ttl_lets_records_go_once_they_are_older(rules: Rules, clock: ManualClock) -> None:
+    make_queue(rules, ttl_ms=1000)
+    rules.produce("q", [b"1"])
+    clock.advance(600)
+    rules.produce("q", [b"2"])
+    clock.advance(399)
+    assert rules.topic("q").count == 2
+    clock.advance(2)
+    assert (rules.claim("q", node="w", max_count=9)).seqs == [2]
+    clock.advance(5000)
+    assert rules.topic("q").count == 1, "held"
+    rules.ack("q", node="w", seqs=[2])

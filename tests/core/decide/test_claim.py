@@ -6,7 +6,7 @@ import pytest
 
 from tenure import Invalid, Overloaded, Record
 from tenure.testing.clock import ManualClock
-from tests.broker.support import datas, seqs
+from tests.kit.brokers import datas, seqs
 from tests.kit.rules import Rules, make_queue, numbers, snapshot
 
 # What a claim gives

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tenure import Conflict, NotFound, Overloaded, Settings
+from tenure import Conflict, NotFound, Overloaded, Record, Settings
 from tenure.testing.clock import ManualClock
-from tests.broker.support import datas
+from tests.kit.brokers import datas
 from tests.kit.rules import Rules, fail_by_expiry, make_queue, numbers, read, snapshot
 
 # Patch
@@ -146,3 +146,25 @@ def test_names_kept_from_being_made_again_are_bounded(clock: ManualClock) -> Non
     assert error.value.detail == {"limit": "retired_names_max", "max": 2}
     rules.patch_topic("c", {"auto_create": True})
     assert rules.delete_topic("c") == (True, [])
+
+
+# Logs that become queues
+
+
+def test_a_log_that_an_append_made_becomes_a_queue_by_a_put(rules: Rules) -> None:
+    rules.produce("q", [Record(data=b"1", tag="x"), Record(data=b"2"), Record(data=b"3")])
+    rules.delete_records("q", seqs=[2])
+    info, created = rules.put_topic("q", {"type": "queue", "lease_ms": 5_000})
+    assert (created, info.type, info.config.lease_ms) == (False, "queue", 5_000)
+    assert numbers(rules)["ready"] == 2
+    claim = rules.claim("q", node="w", max_count=9)
+    assert datas(claim.jobs) == [b"1", b"3"]
+    rules.ack("q", node="w", lease_id=claim.lease_id)
+
+
+def test_a_log_that_was_emptied_becomes_an_empty_queue(rules: Rules) -> None:
+    rules.produce("q", [b"1"])
+    rules.delete_records("q", before_seq=2)
+    rules.put_topic("q", {"type": "queue"})
+    rules.produce("q", [b"2"])
+    assert datas((rules.claim("q", node="w")).jobs) == [b"2"]

@@ -11,7 +11,7 @@ from tenure import Invalid, NotFound, Overloaded, Record, Settings
 from tenure.contract.records import Stored
 from tenure.contract.replies import JobRow
 from tenure.testing.clock import ManualClock
-from tests.broker.support import datas, seqs
+from tests.kit.brokers import datas, seqs
 from tests.kit.rules import Rules, fail_by_expiry, make_queue, numbers, read, snapshot
 
 
@@ -195,7 +195,7 @@ def test_a_redrive_of_a_dead_letter_topic_moves_jobs_back_where_they_came_from(
     (job,) = claim.jobs
     assert (job.data, job.tag, job.node, job.seq) == (b"a1", "t", "n", 2)
     assert (meta(job)["k"], meta(job)["$dead_letter_from"]) == (1, "a"), "provenance is kept"
-    assert claim.deliveries(2) == 1, "its count starts anew"
+    assert claim.deliveries(2) == 1, "its count starts again"
     assert datas((rules.claim("b", node="w")).jobs) == [b"b1"]
 
 
@@ -428,3 +428,18 @@ def test_a_redrive_without_a_limit_moves_a_thousand(clock: ManualClock) -> None:
     rules.nack("q", node="w", seqs=[4, 5], dead=True)
     assert (rules.redrive("dead")).redriven == 3, "as many as one claim may hold"
     assert seqs(read(rules, "dead")) == [4, 5]
+
+
+@pytest.mark.parametrize("strategy", ["skip", "block", "block_and_dlq"])
+@pytest.mark.parametrize("limit", [1, 3])
+def test_a_job_is_delivered_exactly_max_deliveries_times(
+    rules: Rules, clock: ManualClock, strategy: str, limit: int
+) -> None:
+    make_queue(rules, jobs=2, max_deliveries=limit, dead_letter="dead", dlq_strategy=strategy)
+    for deliveries in range(1, limit + 1):
+        claim = rules.claim("q", node="w", max_count=9, lease_ms=1000)
+        assert (claim.seqs, claim.deliveries(1)) == ([1, 2], deliveries)
+        assert numbers(rules)["dead_lettered"] == 0
+        clock.advance(1001)
+    assert (rules.claim("q", node="w", max_count=9)).seqs == []
+    assert numbers(rules)["dead_lettered"] == 2

@@ -152,7 +152,7 @@ def test_a_redrive_that_the_log_refuses_at_once_is_refused(world: Rules) -> None
 
 
 def test_a_nack_is_answered_as_the_queue_stands_then(world: Rules) -> None:
-    """What a reply says of the queue is computed before the fold: it must be what a look behind it finds."""
+    """Counts in a reply are computed before the fold: they must be what a look after it finds."""
     for delay_ms, ready in ((None, 3), (60_000, 2)):
         event, reply, _ = decide(world, c.Nack(topic="q", node="w", seqs=[1], delay_ms=delay_ms))
         assert isinstance(event, Released)

@@ -6,7 +6,7 @@ import pytest
 
 from tenure import Invalid, NotFound
 from tenure.testing.clock import ManualClock
-from tests.broker.support import seqs, tagged
+from tests.kit.brokers import seqs, tagged
 from tests.kit.rules import Rules, make_queue, numbers, read, snapshot
 
 
@@ -103,6 +103,6 @@ def test_a_deleted_job_is_gone_from_every_place_of_its_queue(rules: Rules, clock
     assert (rules.delete_records("q", seqs=[1, 2, 3, 4, 5])).deleted == 5
     counted = numbers(rules)
     assert [counted[name] for name in ("ready", "in_flight", "delayed", "parked")] == [1, 0, 0, 0]
-    assert (rules.ack("q", node="w", seqs=[4])).skipped == [4], "whoever held it"
+    assert (rules.ack("q", node="w", seqs=[4])).skipped == [4], "although it was held"
     clock.advance(100_000)
     assert (rules.claim("q", node="w", max_count=9)).seqs == [6]

@@ -6,7 +6,7 @@ import pytest
 
 from tenure import NotFound, Record, Settings
 from tenure.testing.clock import ManualClock
-from tests.broker.support import datas, seqs, tagged
+from tests.kit.brokers import datas, seqs, tagged
 from tests.kit.rules import Rules, make_queue, read
 
 # The cursor
@@ -89,7 +89,7 @@ def test_what_a_cap_took_leaves_a_tombstone(rules: Rules) -> None:
     assert found.tombstone is not None
     assert (found.tombstone.gap_from, found.tombstone.gap_to, found.tombstone.reason) == (2, 3, "cap")
     assert (found.tombstone.missed_estimate, found.tombstone.earliest_seq, found.tombstone.head_seq) == (2, 4, 5)
-    assert seqs(found.records) == [4, 5], "the answer goes on behind the gap"
+    assert seqs(found.records) == [4, 5], "the answer goes on after the gap"
     assert found.next_from_seq == 5
 
 

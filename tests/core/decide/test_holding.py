@@ -20,7 +20,7 @@ def test_what_a_lost_connection_held_is_given_back_in_one_batch(rules: Rules) ->
         ([1, 2], "disconnect"),
         ([4, 1], "disconnect"),
     ]
-    assert level == Level.NOW, "nobody waits for it"
+    assert level == Level.NOW, "no caller waits for it"
     rules._fold(events)
     assert numbers(rules)["ready"] == 4
 

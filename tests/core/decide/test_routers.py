@@ -6,7 +6,7 @@ import pytest
 
 from tenure import Conflict, Denied, Invalid, NotFound, Overloaded, Record, Settings
 from tenure.testing.clock import ManualClock
-from tests.broker.support import datas, seqs, tagged
+from tests.kit.brokers import datas, seqs, tagged
 from tests.kit.rules import Rules, read
 
 

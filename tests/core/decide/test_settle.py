@@ -9,7 +9,7 @@ import pytest
 from tenure import Invalid, LeaseLost
 from tenure.contract.replies import Delivery
 from tenure.testing.clock import ManualClock
-from tests.broker.support import seqs
+from tests.kit.brokers import seqs
 from tests.kit.rules import Rules, make_queue, numbers, read, snapshot
 
 # Ack

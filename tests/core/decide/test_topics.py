@@ -9,7 +9,7 @@ from tenure import Conflict, Invalid, NotFound, Overloaded, Record, Settings
 from tenure.contract.config import DEFAULTS
 from tenure.contract.replies.topics import config_info
 from tenure.testing.clock import ManualClock
-from tests.broker.support import seqs
+from tests.kit.brokers import seqs
 from tests.kit.rules import Rules, make_queue, numbers, read, snapshot
 
 # Put
@@ -248,3 +248,10 @@ def test_the_number_of_topics_is_bounded(clock: ManualClock) -> None:
     rules.put_topic("a", {"ttl_ms": 1})
     rules.delete_topic("a")
     rules.put_topic("c")
+
+
+def test_an_empty_log_says_where_it_will_begin(rules: Rules) -> None:
+    rules.put_topic("t")
+    info = rules.topic("t")
+    assert (info.head_seq, info.durable_seq, info.earliest_seq, info.next_seq) == (0, 0, 1, 1)
+    assert (info.count, info.bytes, info.last_write_ts, info.queue) == (0, 0, 0, None)

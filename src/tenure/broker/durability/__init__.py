@@ -1,1 +1,1 @@
-"""When the log is written, synced, trimmed and checkpointed."""
+"""Writing, syncing, trimming and checkpointing the log."""

@@ -1,7 +1,7 @@
-"""When the log is written and synced, and who hears of it.
+"""Group commit: when the log is written and synced, and which answers resolve by that.
 
 Everything that was appended in one turn of the loop is written together at its end. A sync runs on the loop where that
-is short, else in a thread of its own; what arrives meanwhile is written and waits for the next one, so one sync serves
+is short, else in a thread of its own; what arrives meanwhile is written and waits for the next sync, so one sync serves
 every produce, ack and claim that waits.
 """
 
@@ -28,9 +28,10 @@ _STALL_RATIO: Final = 20
 
 
 class InlineSync:
-    """Watches how long syncs take. ``short_us`` is the longest that counts as short; 0: no sync runs on the loop.
+    """The decision whether a sync may run on the loop, from the durations of the last ones.
 
-    Most of the last ones must have been short, and none a stall, which is one of twenty times that.
+    ``short_us`` is the longest that counts as short; with 0 no sync runs on the loop. Most of the last syncs must have
+    been short, and none a stall, which is one of twenty times that.
     """
 
     def __init__(self, short_us: int) -> None:
@@ -38,11 +39,11 @@ class InlineSync:
         self._recent: deque[float] = deque(maxlen=_WINDOW)
 
     def observe(self, took_us: float) -> None:
-        """Note how long the disk has taken for one sync."""
+        """Record how long the disk took for one sync."""
         self._recent.append(took_us)
 
     def is_due(self) -> bool:
-        """Whether a small sync may run on the loop now."""
+        """Return whether a small sync may run on the loop now."""
         short_us, recent = self._short_us, self._recent
         if len(recent) < _WINDOW or max(recent) > short_us * _STALL_RATIO:
             return False
@@ -53,10 +54,10 @@ logger = logging.getLogger("tenure.broker")
 
 
 class Committer:
-    """Moves batches from appended to written to synced.
+    """The way of batches from appended to written to synced, and the callers that wait for them.
 
-    ``attend`` is called after each sync, before anybody is answered, and at the end of a turn that touched a topic and
-    left it at that, as a command does that is refused: it sees to those who wait.
+    ``attend`` serves the waiting callers. It is called after each sync, before any answer resolves, and at the end of a
+    turn in which a command changed a topic and was then refused.
     """
 
     def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop, attend: Callable[[], None]) -> None:
@@ -78,7 +79,7 @@ class Committer:
         self._finishing = False
 
     def reached(self, batch: int, level: int) -> bool:
-        """Whether a batch has come as far as an answer asks. Raises what went wrong where it never will."""
+        """Return whether a batch has reached a level. Raises the error of the disk where it never will."""
         log = self.engine.log
         if batch <= (log.written_batch if level == Level.WRITTEN else self.engine.synced_batch):
             return True
@@ -87,7 +88,7 @@ class Committer:
         return False
 
     def wait(self, batch: int, level: int) -> asyncio.Future[None]:
-        """A future for a batch that has not come that far yet; nobody else waits on it, so it may be cancelled."""
+        """Return a future that is done when a batch reaches a level; it is this caller's own and may be cancelled."""
         future: asyncio.Future[None] = self._loop.create_future()
         (self._write_waiters if level == Level.WRITTEN else self._sync_waiters).append((batch, future))
         self.plan()
@@ -95,11 +96,11 @@ class Committer:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether somebody waits for a batch."""
+        """Whether a caller waits for a batch."""
         return bool(self._sync_waiters or self._write_waiters)
 
     def plan(self) -> None:
-        """Something was appended (or waits): write it at the end of this turn."""
+        """Plan the write of what was appended, or waits, at the end of this turn."""
         if not self.flush_planned:
             self.flush_planned = True
             self._loop.call_soon(self._flush)
@@ -121,13 +122,13 @@ class Committer:
         self._want_sync()
 
     def _broken(self) -> bool:
-        """Whether nothing is written any more; whoever met the failure first, those who wait hear of it here."""
+        """Return whether the log has failed; if so, fail the waiting callers, wherever the failure was met first."""
         if self.failed is None and self.engine.log.failed is not None:
             self.fail(self.engine.log.failed)
         return self.failed is not None
 
     def _spread(self, batch: int) -> None:
-        """Batches up to this one are durable: show them, then answer."""
+        """Make batches up to this one visible as durable, then resolve their answers."""
         self.engine.synced(batch)
         self._attend()
         _resolve(self._sync_waiters, batch)
@@ -158,7 +159,7 @@ class Committer:
             self._syncing.add_done_callback(lambda _: self._end_sync(sync, started))
 
     def _run(self, sync: Sync) -> None:
-        """Wait for the disk, on whichever thread."""
+        """Run the disk's part of a sync, on the loop or on the thread."""
         started = perf_counter()
         sync.run()
         self._inline.observe((perf_counter() - started) * 1e6)
@@ -178,8 +179,8 @@ class Committer:
         self._want_sync()
 
     def _plan_seal(self) -> None:
-        """Nothing more to sync: if it stays silent, a witness of this sync closes the window in which damage goes
-        unseen.
+        """Plan a sealing batch for when nothing more is appended: it is the later witness of this sync, without which
+        damage of the last batches could not be told from a torn tail.
         """
         if self._seal_timer is None and not self._sync_waiters and not self._finishing:
             delay = self.engine.settings.sync_interval_ms / 1000
@@ -196,9 +197,9 @@ class Committer:
             await self.wait(batch, Level.SYNCED)
 
     def fail(self, error: TenureError) -> None:
-        """A write or sync failed: the answer of everything that waits is unknown, and nothing is written any more.
+        """Fail after a write or sync error: pending answers become Indeterminate, and nothing is written any more.
 
-        Whoever waits for batches that had come far enough before is answered all the same.
+        A caller whose batch had already reached its level is answered all the same.
         """
         if self.failed is None:
             self.failed = error if isinstance(error, Indeterminate) else Indeterminate(error.message)
@@ -212,7 +213,7 @@ class Committer:
         self.after_failure()
 
     async def finish(self, last: Callable[[], None]) -> None:
-        """Write and sync what is there, do the last of the disk's work, and stop the thread."""
+        """Write and sync what is pending, finish the disk's work, and stop the thread."""
         self._finishing = True
         for timer in (self._sync_timer, self._seal_timer):
             if timer is not None:
@@ -232,7 +233,7 @@ class Committer:
             self._thread.shutdown(wait=True)
 
     async def run_in_thread(self, work: Callable[[], None]) -> None:
-        """Run slow disk work beside the loop, in turn with the syncs."""
+        """Run slow disk work in the thread of the syncs, in turn with them."""
         await self._loop.run_in_executor(self._thread, work)
 
 

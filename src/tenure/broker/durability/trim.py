@@ -1,9 +1,9 @@
-"""Giving space back: the oldest segment is emptied onto the tail, step by step, then dropped.
+"""Trimming: what is alive in the oldest segment is rewritten at the tail, step by step; then the segment is dropped.
 
 The log is kept below twice its live bytes plus a few segments. Frames, bases and tables come on top of the live bytes,
-and where jobs are tiny they outweigh them: such a log would never be small enough. So what is rewritten is also held to
-half of what is dropped and there, and the cost of rewriting stays within the cost of having written. A step moves a
-bounded number of bytes; other work runs between.
+and where jobs are tiny they outweigh them: such a log would never be small enough. So what is rewritten is also bounded
+by half of what is dropped and present, and the cost of rewriting stays within the cost of having written. A step moves
+a bounded number of bytes; other work runs between.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _logger = logging.getLogger("tenure.broker")
 
 
 def trim_due(engine: Engine) -> bool:
-    """Whether the log is larger than what it holds justifies.
+    """Return whether the log is larger than its live bytes justify.
 
     On a full disk less is enough: an oldest segment that is used up, or acks that need the room kept for them.
     """
@@ -56,7 +56,7 @@ def trim_due(engine: Engine) -> bool:
 
 
 def _is_pinned(engine: Engine, excess: int) -> bool:
-    """Whether a reader in another process has yet to read the oldest segment, and may still ask that it stays."""
+    """Return whether a reader in another process has yet to read the oldest segment and its pin still holds."""
     pin = engine.pin
     return pin is not None and engine.log.segments()[1].first_batch > pin.batch and excess <= pin.bytes_max
 
@@ -66,10 +66,10 @@ def _log_bytes(engine: Engine) -> int:
 
 
 def _is_spent(engine: Engine, segment: int) -> bool:
-    """Whether no live record lies in a segment, as far as the floors tell: then giving its space back is cheap."""
+    """Return whether a segment holds no live record, judged by the floors of its topics: then freeing it is cheap."""
     topics = [engine.state.by_id.get(topic_id) for topic_id in engine.state.holders.get(segment, ())]
     return all(
-        topic.floor >= _behind(topic, entry)
+        topic.floor >= _seq_after(topic, entry)
         for topic in topics
         if topic is not None
         for entry in topic.frame_index
@@ -78,11 +78,11 @@ def _is_spent(engine: Engine, segment: int) -> bool:
 
 
 def trim_step(engine: Engine) -> int:
-    """Move a bounded part of the oldest segment to the tail, or drop it once nothing in it matters.
+    """Move a bounded part of the oldest segment to the tail, or drop the segment after nothing in it matters.
 
-    Returns the batch with whose sync the segment is gone, or 0 while there is more of it to move. Raises Overloaded
+    Return the batch with whose sync the segment is gone, or 0 while there is more of it to move. Raises Overloaded
     where the disk has no room left even for this, and Corrupt where it refuses to read; nothing is lost then, and a
-    later step goes on.
+    later step continues.
     """
     engine.write()
     if engine.state.live_bytes != engine.trimmed_live_bytes:
@@ -102,7 +102,7 @@ def trim_step(engine: Engine) -> int:
 
 
 def _empty(engine: Engine, segment: int) -> bool:
-    """Carry what matters in a segment, as far as one step goes; True once nothing is left in it."""
+    """Rewrite what matters in a segment, within the budget of one step; return True when nothing is left in it."""
     state, budget = engine.state, engine.settings.trim_step_bytes
     holders = state.holders.get(segment, BitMap())
     for topic_id in sorted(holders):
@@ -116,9 +116,7 @@ def _empty(engine: Engine, segment: int) -> bool:
 
 
 def _carry_topic(engine: Engine, topic: Topic, segment: int, budget: int) -> int:
-    """Carry what a topic has in the segment; returns the bytes written. It is done once less than the budget was
-    needed.
-    """
+    """Rewrite what a topic has in the segment; return the bytes written: fewer than the budget when it is done."""
     spent = 0
     while spent < budget:
         entry = next((entry for entry in topic.frame_index if entry.segment == segment), None)
@@ -155,7 +153,7 @@ def _carry_frames(engine: Engine, topic: Topic, entry: SegmentIndex, budget: int
             missing += [] if is_read else alive
             size += place[2]
         index += 1
-    end = entry.firsts[index] if index < len(entry.firsts) else _behind(topic, entry)
+    end = entry.firsts[index] if index < len(entry.firsts) else _seq_after(topic, entry)
     if not taken:
         topic.cut_frames(entry.firsts[0], end)
         return size
@@ -172,8 +170,8 @@ def _spelled(runs: list[int]) -> str:
 
 
 def _frame(engine: Engine, topic: Topic, place: FramePlace, *, end: int) -> tuple[Frame, bool]:
-    """The frame at a spot, and True; where it cannot be read, one that stands for its live records below ``end``, and
-    False.
+    """Return the frame at a place, and True; where it cannot be read, one without payload for its live records below
+    ``end``, and False.
 
     Raises Corrupt where the disk refuses to read it, which may pass: bytes that fail their checksum stay bad, but these
     may be whole.
@@ -190,23 +188,24 @@ def _frame(engine: Engine, topic: Topic, place: FramePlace, *, end: int) -> tupl
         return Frame(event), False
 
 
-def _behind(topic: Topic, entry: SegmentIndex) -> int:
+def _seq_after(topic: Topic, entry: SegmentIndex) -> int:
     at = topic.frame_index.index(entry) + 1
     return topic.frame_index[at].firsts[0] if at < len(topic.frame_index) else topic.head_seq + 1
 
 
 def _alive(topic: Topic, entry: SegmentIndex, index: int) -> list[int]:
-    """The runs of live seqs that frame ``index`` answers for."""
-    end = entry.firsts[index + 1] if index + 1 < len(entry.firsts) else _behind(topic, entry)
+    """Return the runs of live seqs of frame ``index``."""
+    end = entry.firsts[index + 1] if index + 1 < len(entry.firsts) else _seq_after(topic, entry)
     return topic.live_runs(entry.firsts[index], end)
 
 
 def fits(topic: Topic, first: Taken, place: FramePlace, frame: Frame) -> bool:
-    """Frames are merged only if they are laid out alike and, where a TTL counts their age, are of about one age; and
-    what is lost only with what is lost.
+    """Return whether a frame may be merged with others: of the same layout, lost with lost, and where a TTL counts
+    their age, of about one age.
 
-    A frame has the age of its youngest record, so all of it goes that much later than its oldest should. That one is
-    what counts: from neighbour to neighbour, and from turn to turn of the log, the difference would add up.
+    A frame has the age of its youngest record, so all of it is evicted that much later than its oldest record should
+    be. The age is compared with the oldest record: from neighbour to neighbour, and from one rewrite to the next, the
+    differences would add up.
     """
     if (first[1].plain, first[1].lost is None) != (frame.plain, frame.lost is None):
         return False
@@ -215,7 +214,7 @@ def fits(topic: Topic, first: Taken, place: FramePlace, frame: Frame) -> bool:
 
 
 def carried(now_ms: int, topic: Topic, taken: list[Taken], *, lo: int, hi: int) -> Carried:
-    """The event that rewrites the wanted records of frames laid out alike as one frame for ``[lo, hi)``.
+    """Return the event that rewrites the wanted records of frames of one layout as one frame for ``[lo, hi)``.
 
     Where their payload is lost, the first frame says why.
     """

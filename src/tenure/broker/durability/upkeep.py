@@ -1,4 +1,4 @@
-"""What an open broker does for itself: trimming the log, leaving checkpoints, noting the time when it falls silent."""
+"""Upkeep of an open broker: trimming the log, writing checkpoints, logging the time when nothing else is logged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CHECKPOINT_SHARE = 8
 
 
 class Upkeep:
-    """Housekeeping after syncs. None of it is needed for anything to be right; it saves time and space later."""
+    """Housekeeping after syncs. Correctness does not depend on it; it saves time and space later."""
 
     def __init__(self, engine: Engine, committer: Committer, disk: Disk | None) -> None:
         self._engine = engine
@@ -51,7 +51,7 @@ class Upkeep:
         return asyncio.get_running_loop().call_later(self._engine.settings.time_mark_ms / 1000, self._mark)
 
     def _mark(self) -> None:
-        """Note the time in a log that has fallen silent: after a reboot nothing else says how long it was idle."""
+        """Log the time where nothing else was logged: after a reboot nothing else shows how long the log was idle."""
         self._mark_if_silent(self._engine.settings.time_mark_ms // 2)
         self._committer.plan()
         self._mark_timer = self._plan_mark()
@@ -66,14 +66,14 @@ class Upkeep:
         task.add_done_callback(self._tasks.discard)
 
     async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Log whatever ends a piece of upkeep; the next sync starts it again."""
+        """Run a piece of upkeep and log the error that ends it; the next sync starts it again."""
         try:
             await work()
         except Exception:
             logger.exception("upkeep ended in an error; the next sync tries again")
 
     async def _trim(self) -> None:
-        """Empty and drop old segments, a step at a time, as long as it is worth it.
+        """Empty and drop old segments, a step at a time, while trimming is due.
 
         The space of a dropped segment is free once its drop is durable; the next segment waits for that.
         """
@@ -99,7 +99,7 @@ class Upkeep:
             self._trimming = False
 
     async def _checkpoint(self) -> None:
-        """Write the state beside the log, once the log is durable up to the same place."""
+        """Write the state beside the log, after the log is durable up to the same position."""
         self._checkpointing = True
         try:
             self._engine.write()
@@ -119,9 +119,9 @@ class Upkeep:
         await self._committer.run_in_thread(lambda: checkpoint.save(disk, position, payload))
 
     async def finish(self) -> None:
-        """Stop, make everything durable, leave a checkpoint, and let the log go.
+        """Stop, make everything durable, write a checkpoint, and close the log.
 
-        Called again, also by a caller whose first call was cancelled, it waits for the same end.
+        A second call, also by a caller whose first call was cancelled, waits for the same end.
         """
         if self._finishing is None:
             self._finished = True
@@ -136,7 +136,7 @@ class Upkeep:
         await self._committer.finish(self._leave)
 
     def _leave(self) -> None:
-        """What closing waits for the disk for, beside the loop."""
+        """Do the disk work of closing, in the thread."""
         engine = self._engine
         if self._committer.failed is None and self._disk is not None:
             with suppress(TenureError):  # only a cache: without it the next opening takes longer

@@ -1,1 +1,1 @@
-"""Numbers about a broker, and what readers of its log hold on to."""
+"""Metrics of a broker and its queues, and pins that keep the log for its readers."""

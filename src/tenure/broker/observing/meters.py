@@ -1,15 +1,13 @@
-"""How long jobs wait, how long work on them takes, how often they are handed out: per queue, since the broker was
-opened.
+"""Histograms per queue since the broker was opened: time in the queue, processing time, deliveries.
 
-Kept in memory and never logged: they are about this process's time, and a restart begins anew. They see each event
-before the fold does, while the state still tells who held what since when. An event of a thousand jobs is measured at
-a few of them, evenly spread and weighted, so that it costs what one of few jobs does.
+They are kept in memory and never logged: they are about this process's time, and a restart starts them again. They see
+each event before the fold does, while the state still shows which lease held a job since when. An event of a thousand
+jobs is measured at a few of them, evenly spread and weighted, so that it costs what one of few jobs does.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
 from typing import Final
 
 from tenure.broker.observing.metrics import Histogram
@@ -17,7 +15,7 @@ from tenure.contract.replies import Distribution, QueueMeters, WorstJob
 from tenure.core.events import Acked, Claimed, Released
 from tenure.core.state.frame_index import find
 from tenure.core.state.queue import Queue
-from tenure.core.state.ranges import count
+from tenure.core.state.ranges import count, each
 from tenure.core.state.topic import Topic
 
 __all__ = ["Meters", "QueueTotals"]
@@ -33,7 +31,7 @@ _SAMPLES: Final = 8
 
 
 class QueueTotals:
-    """The numbers of one queue. ``worst`` is the job handed out most often of late: (seq, deliveries)."""
+    """The numbers of one queue. ``worst`` is the job with the most deliveries of late: (seq, deliveries)."""
 
     __slots__ = ("acked", "claimed", "deliveries", "in_queue_ms", "processing_ms", "released", "since", "worst")
 
@@ -57,51 +55,55 @@ class Meters:
 
         Returns how many jobs the event is about, as the others do.
         """
-        meters, runs = self._of(event), event.runs
-        if len(runs) == 2 and runs[1] == 1:
-            meters.claimed += 1
-            _waited(meters, topic, runs[0], 1, event.at_ms)
-            return 1
-        total = count(runs)
+        queue, runs, now_ms = topic.queue, event.runs, event.at_ms
+        assert queue is not None
+        meters = self._queues.get(event.topic) or self._begin(event)
+        total, samples = _sample(runs) if len(runs) > 2 or runs[1] > 1 else (1, ((runs[0], 1),))
         meters.claimed += total
-        for seq, weight in _sampled(runs, total):
-            _waited(meters, topic, seq, weight, event.at_ms)
+        for seq, weight in samples:
+            before = queue.deliveries.get(seq) if queue.deliveries else None
+            if before is None:
+                entries = topic.frame_index
+                at, index = (0, bisect_right(entries[0].firsts, seq) - 1) if len(entries) == 1 else find(entries, seq)
+                meters.in_queue_ms.observe(max(now_ms - entries[at].times_ms[max(index, 0)], 0), weight)
+            elif before + 1 >= meters.worst[1] or topic.is_dead(meters.worst[0]):
+                meters.worst = (seq, before + 1)
         return total
 
     def acked(self, topic: Topic, event: Acked) -> int:
         """Measure how long work took, and how many deliveries."""
-        meters, queue, runs = self._of(event), topic.queue, event.runs
+        queue, runs = topic.queue, event.runs
         assert queue is not None
-        if len(runs) == 2 and runs[1] == 1:
-            meters.acked += 1
-            _worked(meters, queue, runs[0], 1, event.at_ms)
-            return 1
-        total = count(runs)
+        meters = self._queues.get(event.topic) or self._begin(event)
+        total, samples = _sample(runs) if len(runs) > 2 or runs[1] > 1 else (1, ((runs[0], 1),))
         meters.acked += total
-        for seq, weight in _sampled(runs, total):
-            _worked(meters, queue, seq, weight, event.at_ms)
+        for seq, weight in samples:
+            lease = queue.in_flight.get(seq)
+            if lease is not None:
+                meters.processing_ms.observe(event.at_ms - lease.since_ms, weight)
+                meters.deliveries.observe(queue.deliveries.get(seq, 1), weight)
         return total
 
     def released(self, event: Released) -> int:
         """Count jobs that came back."""
         released = count(event.runs)
-        self._of(event).released += released
+        meters = self._queues.get(event.topic) or self._begin(event)
+        meters.released += released
         return released
 
     def forget(self, topic_id: int) -> None:
         """Drop the numbers of a queue that is gone."""
         self._queues.pop(topic_id, None)
 
-    def _of(self, event: Claimed | Acked | Released) -> QueueTotals:
-        meters = self._queues.get(event.topic)
-        if meters is None:
-            if len(self._queues) >= QUEUES_MAX:
-                del self._queues[next(iter(self._queues))]
-            meters = self._queues[event.topic] = QueueTotals(event.at_ms)
+    def _begin(self, event: Claimed | Acked | Released) -> QueueTotals:
+        """Start the numbers of the queue of this event, its first."""
+        if len(self._queues) >= QUEUES_MAX:
+            del self._queues[next(iter(self._queues))]
+        meters = self._queues[event.topic] = QueueTotals(event.at_ms)
         return meters
 
     def report(self, topic: Topic, queue: Queue, *, wall_offset_ms: int) -> QueueMeters:
-        """Return the numbers of one queue."""
+        """Return the numbers of one queue; totals count jobs since ``since``, which is None before the first event."""
         totals = self._queues.get(topic.id)
         since = None if totals is None else totals.since + wall_offset_ms
         totals = totals or QueueTotals(0)
@@ -123,40 +125,21 @@ class Meters:
         )
 
 
-def _waited(meters: QueueTotals, topic: Topic, seq: int, weight: int, now: int) -> None:
-    queue = topic.queue
-    assert queue is not None
-    before = queue.deliveries.get(seq) if queue.deliveries else None
-    if before is None:
-        entries = topic.frame_index
-        at, index = (0, bisect_right(entries[0].firsts, seq) - 1) if len(entries) == 1 else find(entries, seq)
-        meters.in_queue_ms.observe(max(now - entries[at].times_ms[max(index, 0)], 0), weight)
-    elif before + 1 >= meters.worst[1] or topic.is_dead(meters.worst[0]):
-        meters.worst = (seq, before + 1)
-
-
-def _worked(meters: QueueTotals, queue: Queue, seq: int, weight: int, now: int) -> None:
-    lease = queue.in_flight.get(seq)
-    if lease is not None:
-        meters.processing_ms.observe(now - lease.since_ms, weight)
-        meters.deliveries.observe(queue.deliveries.get(seq, 1), weight)
-
-
-def _sampled(runs: list[int], total: int) -> Iterator[tuple[int, int]]:
-    """A few seqs of these runs, evenly spread, each with how many it stands for."""
+def _sample(runs: list[int]) -> tuple[int, list[tuple[int, int]]]:
+    """Return how many seqs are in these runs, and a few of them, evenly spread, each with how many it stands for."""
+    total = count(runs)
     if total <= _SAMPLES:
-        for i in range(0, len(runs), 2):
-            for seq in range(runs[i], runs[i] + runs[i + 1]):
-                yield seq, 1
-        return
+        return total, [(seq, 1) for seq in each(runs)]
     wanted = [total * k // _SAMPLES for k in range(_SAMPLES + 1)]
+    samples: list[tuple[int, int]] = []
     passed, k = 0, 0
     for i in range(0, len(runs), 2):
         lo, n = runs[i], runs[i + 1]
         while k < _SAMPLES and wanted[k] < passed + n:
-            yield lo + wanted[k] - passed, wanted[k + 1] - wanted[k]
+            samples.append((lo + wanted[k] - passed, wanted[k + 1] - wanted[k]))
             k += 1
         passed += n
+    return total, samples
 
 
 def _distribution(histogram: Histogram) -> Distribution:

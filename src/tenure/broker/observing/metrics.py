@@ -1,4 +1,4 @@
-"""Numbers about the broker, plain enough to be read by any exporter."""
+"""Counters and histograms of the broker, for any exporter."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Histogram:
         self.total += value * weight
 
     def quantile(self, share: float) -> float | None:
-        """The value below which that share lies, interpolated within its bucket; None where nothing was counted.
+        """Return the value below which that share lies, interpolated within its bucket; None for an empty histogram.
 
-        What lies above the last bound is told as that bound: no more is known.
+        For a share above the last bound, return that bound: no more is known.
         """
         wanted = share * self.count
         if not wanted:
@@ -86,5 +86,5 @@ class Metrics:
         self.batch_frames = Histogram(SIZE_BOUNDS)
 
     def as_dict(self) -> dict[str, int]:
-        """The plain totals by name."""
+        """Return the totals by name, without histograms."""
         return {name: value for name in self.__slots__ if isinstance(value := getattr(self, name), int)}

@@ -1,4 +1,4 @@
-"""What a broker does for a reader of its log in another process: it keeps the log for it, and shows it the time."""
+"""Pins and time marks, for a reader of the log in another process: the log is kept for it and shows the time."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ __all__ = ["Pin", "mark_time"]
 
 
 class Pin(NamedTuple):
-    """Keep the log from ``batch`` on, while that takes no more than ``bytes_max`` beyond what is kept anyway."""
+    """A request to keep the log from ``batch`` on, while that takes no more than ``bytes_max`` beyond what is kept
+    anyway.
+    """
 
     batch: int
     bytes_max: int
 
 
 def mark_time(engine: Engine, marked: int) -> int:
-    """End every lease that has run out, and note the time in the log where any did since ``marked`` expiries.
+    """End every lease that has expired, and log the time where any did since ``marked`` expiries.
 
-    Expiry is a rule and no event: in a log that has fallen silent nothing says that a deadline has passed. Returns the
+    Expiry is a rule and no event: in a log without new events nothing shows that a deadline has passed. Return the
     count of expiries that are marked now.
     """
     now = engine.now()

@@ -1,7 +1,7 @@
-"""What each kind of event counts for: the totals of the broker, the meters of its queue, and the topics it touches.
+"""Tallies: what each kind of event adds to the totals, to the meters of its queue, and to the changed topics.
 
 A tally sees the event before the fold does, while the state still shows what it is about to change. Appends and puts,
-which may be about a topic that is not there yet, are noted by the engine after their fold.
+which may be about a topic that does not exist yet, are counted by the engine after their fold.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _extended(engine: Engine, event: Extended) -> None:
         engine.totals.extended += count(event.runs)
     topic = engine.state.by_id[event.topic]
     if topic.queue is not None and event.deadline_ms < topic.queue.next_change_ms:
-        engine.changed_topics.add(topic)  # it comes before all other deadlines: those who wait must be woken by it
+        engine.changed_topics.add(topic)  # it comes before all other deadlines, so waiting callers need a new alarm
 
 
 def _dead_lettered(engine: Engine, event: DeadLettered) -> None:

@@ -1,1 +1,1 @@
-"""Saving what is whole of a damaged log into a new directory."""
+"""Salvage: copying the readable part of a damaged log into a new directory."""

@@ -1,10 +1,10 @@
-"""What the frames that are left of a damaged log still tell, gathered without trusting that any of them is missing.
+"""Collect what the readable frames of a damaged log still prove, without assuming that none is missing.
 
 The fold builds each event upon those before it; here every event stands for itself. What it says of a seq stays true
-whatever was lost around it: a record that was acked, deleted or moved is gone for good, because seqs and topic ids are
-never used twice. So the order matters only for what can be replaced: configs, routers, what is parked.
+even if the events around it were lost: a record that was acked, deleted or moved is gone for good, because seqs and
+topic ids are never used twice. So the order matters only for what can be replaced: configs, routers, what is parked.
 
-Kept in memory is where records lie and which seqs are spoken of, never a payload.
+In memory are the locations of records and the seqs that events name, never a payload.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LEASE_EVENTS = (Claimed, Acked, Released, Extended, DeadLettered)
 
 
 class Remnant:
-    """What is known of one topic. ``topic`` has its name, config, head and marks; its pieces point into the old log.
+    """The facts about one topic. ``topic`` has its name, config, head and marks; its pieces point into the old log.
     ``declared`` says that name and config are its own.
 
     ``held`` are the seqs whose record lies in a whole frame, ``gone`` those known to be removed. ``based`` says that
@@ -67,20 +67,20 @@ class Remnant:
 
     @property
     def live(self) -> BitMap64:
-        """The seqs whose records are to be kept."""
+        """Return the seqs whose records are to be kept."""
         return self.held - self.gone
 
     def see(self, seq: int) -> None:
-        """A seq was spoken of, so it has been given out."""
+        """Record that a seq was named, so it has been assigned."""
         self.topic.head_seq = max(self.topic.head_seq, seq)
 
     def bury(self, runs: list[int]) -> None:
-        """These seqs are gone for good."""
+        """Record that these seqs are gone for good."""
         for lo, n in zip(runs[::2], runs[1::2], strict=True):
             self.gone.add_range(lo, lo + n)
 
     def hold(self, event: Appended, location: int) -> None:
-        """A frame of records is whole."""
+        """Record that a frame of records is whole."""
         entries, first = self.topic.frame_index, event.first_seq
         frame = (first, location, len(event.blobs), event.at_ms)
         if entries and entries[-1].firsts[-1] >= first:
@@ -92,7 +92,7 @@ class Remnant:
         self.topic.last_write_ms = event.ts_ms
 
     def hold_again(self, event: Carried, location: int) -> None:
-        """Records were rewritten; what the frame leaves out of its range was dead by then.
+        """Record a frame of rewritten records; the seqs that it leaves out of its range were dead by then.
 
         Those whose payload was lost are held no more than before: an older frame may still have it.
         """
@@ -106,7 +106,7 @@ class Remnant:
         self.see(event.hi - 1)
 
     def recall(self, snapshot: Topic) -> None:
-        """A snapshot says all there was to know at its time, but for payloads."""
+        """Take in a snapshot: all facts of its time, without payloads."""
         topic = self.topic
         for name in ("name", "config", "implicit", "created_ms", "last_write_ms", "trim_seq", "trim_missed"):
             setattr(topic, name, getattr(snapshot, name))
@@ -122,7 +122,7 @@ class Remnant:
 
 
 class _Move(NamedTuple):
-    """Jobs that left a topic for another, as a broken batch says: true only if they arrived there."""
+    """Jobs that left a topic for another by a broken batch: a fact only if they arrived there."""
 
     topic: int
     runs: list[int]
@@ -131,7 +131,7 @@ class _Move(NamedTuple):
 
 
 class Remains:
-    """Everything that is left of a log. ``state`` has what is true of the broker as a whole: clock, ids, routers."""
+    """The facts left of a log. ``state`` has those about the whole broker: clock, ids, routers."""
 
     def __init__(self) -> None:
         self.state = State()
@@ -141,7 +141,7 @@ class Remains:
         self._moves: list[_Move] = []
 
     def take(self, event: Event, location: int, *, whole: bool, wounded: bool) -> None:
-        """Take in one event; of a ``whole`` batch or not, behind damage (``wounded``) or not."""
+        """Take in one event; of a ``whole`` batch or not, after damage (``wounded``) or not."""
         state = self.state
         state.log_ms = max(state.log_ms, event.at_ms)
         topic_id = getattr(event, "topic", 0)
@@ -197,7 +197,7 @@ class Remains:
                     self._moves.append(_Move(topic.id, event.runs, event.dest, event.dest_seq))
 
     def _see_router(self, event: Event, *, wounded: bool) -> None:
-        """A router's place says how far its source went, and what it missed burnt a seq of its destination."""
+        """Take in a router's place: it shows how far its source went, and each loss took a seq of its destination."""
         if not isinstance(event, (RouterPut, RouterMoved)):
             return
         router = self.state.routers.get(event.name)
@@ -212,7 +212,7 @@ class Remains:
                 dest.topic.trim_seq, dest.topic.trim_missed = dest.topic.head_seq, event.missed
 
     def settle(self) -> None:
-        """Once everything was taken in: decide what only the whole can tell."""
+        """Decide, after all events were taken in, what depends on all of them."""
         for move in self._moves:
             source, dest = self.topics.get(move.topic), self.topics.get(move.dest)
             if source is not None and (move.dest in self._deleted or (dest is not None and move.dest_seq in dest.held)):
@@ -239,5 +239,5 @@ class Remains:
         return name
 
     def __iter__(self) -> Iterator[Remnant]:
-        """The topics that are left, by id."""
+        """Yield the topics that are left, by id."""
         return iter([remnant for _, remnant in sorted(self.topics.items())])

@@ -1,6 +1,6 @@
-"""Salvage: a new directory with everything that is whole of a damaged one, and the exact list of what is not in it.
+"""Salvage: a new directory with everything readable of a damaged one, and the exact list of what is not in it.
 
-What is left of the old log is read twice: once to learn what it says (`tenure.broker.salvage.gather`), once to copy the
+The rest of the old log is read twice: once to collect its facts (`tenure.broker.salvage.gather`), once to copy the
 records that are to be kept, under the seqs they always had. The old directory is never written to.
 
 The new log is written in the form that trimming leaves behind: records first (`Carried`), then the topics they belong
@@ -51,9 +51,9 @@ def rebuild(
     clock: Clock | None = None,
     settings: Settings | None = None,
 ) -> Rebuilt:
-    """Write every record that is whole and not known to be gone into a new directory, and say what is missing there.
+    """Write every record that is whole and not known to be gone into a new directory; report what is missing there.
 
-    The old directory is not changed; nobody may be writing to it. Raises Conflict where the new one already holds a
+    The old directory is not changed; no broker may have it open. Raises Conflict where the new one already holds a
     log, Corrupt for a newer format, Overloaded on a full disk.
     """
     source = PosixDisk(directory, create=False) if isinstance(directory, (str, Path)) else directory
@@ -80,7 +80,7 @@ def rebuild(
 
 
 def _gather(survey: Survey, remains: Remains, problems: list[Problem]) -> None:
-    """Let every frame that is left have its say."""
+    """Collect the facts of every readable frame."""
     for frames, whole in survey.batches():
         for kind, topic, location, body in frames:
             try:
@@ -97,7 +97,7 @@ def _problem(location: int, why: str, *, topic: int, size: int = 0) -> Problem:
 
 
 def _place_routers(engine: Engine, remains: Remains) -> list[KeptRouter]:
-    """Let each router go on behind its source's newest record, so that it copies nothing twice."""
+    """Set each router after its source's newest record, so that it copies nothing twice."""
     sources = {remnant.topic.name: remnant for remnant in remains}
     kept = []
     for name, router in sorted(engine.state.routers.items()):
@@ -111,12 +111,12 @@ def _place_routers(engine: Engine, remains: Remains) -> list[KeptRouter]:
 
 
 def _write(engine: Engine, remains: Remains, revisit: Revisit, problems: list[Problem]) -> list[KeptTopic]:
-    """Write the broker-wide facts, all records, and at last the topics, those with records behind the others."""
+    """Write the broker-wide facts, all records, and at last the topics, those with records after the others."""
     engine.commit(StateCarried(engine.now(), msgspec.Raw(dump_state(engine.state))))
     kept = []
     for remnant in remains:
         lost = _write_records(engine, remnant, revisit, problems)
-        kept.append(_kept(remnant, lost))
+        kept.append(_report_topic(remnant, lost))
     for remnant in sorted(remains, key=lambda each: each.topic.count > 0):
         now, topic = engine.now(), remnant.topic
         engine.commit(TopicCarried(now, topic.id, msgspec.Raw(dump_topic(topic, now_ms=now))))
@@ -126,7 +126,7 @@ def _write(engine: Engine, remains: Remains, revisit: Revisit, problems: list[Pr
 
 
 def _write_records(engine: Engine, remnant: Remnant, revisit: Revisit, problems: list[Problem]) -> list[int]:
-    """Copy the records of one topic, a bounded number of bytes at a time; returns the runs of seqs that are lost."""
+    """Copy the records of one topic, a bounded number of bytes at a time; return the runs of seqs that are lost."""
     topic, written = remnant.topic, BitMap64()
     taken: list[Taken] = []
     size = 0
@@ -148,7 +148,7 @@ def _write_records(engine: Engine, remnant: Remnant, revisit: Revisit, problems:
 
 
 def _wanted(remnant: Remnant) -> Iterator[tuple[FramePlace, list[int]]]:
-    """The frames that hold something to be kept, ascending, with the runs of it."""
+    """Yield the frames that hold records to be kept, ascending, with the runs of these."""
     live, end = remnant.live, remnant.topic.head_seq + 1
     before: FramePlace | None = None
     for place in places(remnant.topic.frame_index, 1, end):
@@ -167,7 +167,7 @@ def _frame(revisit: Revisit, place: FramePlace) -> Frame:
 
 
 def _carry(engine: Engine, topic: Topic, taken: list[Taken]) -> list[int]:
-    """Write the wanted records of a few frames as one; returns their seqs."""
+    """Write the wanted records of a few frames as one; return their seqs."""
     last = taken[-1][2]
     event = carried(engine.now(), topic, taken, lo=taken[0][2][0], hi=last[-2] + last[-1])
     engine.commit(event)
@@ -190,17 +190,17 @@ def _index_tags(topic: Topic, frame: Frame) -> None:
 def _settle(remnant: Remnant, written: BitMap64) -> None:
     """Set what follows from the records that were written: everything else is dead in the new directory."""
     topic = remnant.topic
-    behind = topic.head_seq + 1
-    topic.count, topic.floor = len(written), written.min() if written else behind
+    seq_after = topic.head_seq + 1
+    topic.count, topic.floor = len(written), written.min() if written else seq_after
     dead = BitMap64()
-    dead.add_range(topic.floor, behind)
+    dead.add_range(topic.floor, seq_after)
     topic.dead = (dead - written) or None
     if topic.queue is not None:
         topic.queue.parked = {seq: reason for seq, reason in remnant.parked.items() if seq in written}
         topic.queue.copies = {seq: copy for seq, copy in remnant.copies.items() if seq in topic.queue.parked}
 
 
-def _kept(remnant: Remnant, lost: list[int]) -> KeptTopic:
+def _report_topic(remnant: Remnant, lost: list[int]) -> KeptTopic:
     topic = remnant.topic
     return KeptTopic(
         id=topic.id,
@@ -215,5 +215,5 @@ def _kept(remnant: Remnant, lost: list[int]) -> KeptTopic:
 
 
 def _ends(runs: list[int]) -> list[tuple[int, int]]:
-    """The first and the last seq of each run."""
+    """Return the first and the last seq of each run."""
     return [(lo, lo + n - 1) for lo, n in zip(runs[::2], runs[1::2], strict=True)]

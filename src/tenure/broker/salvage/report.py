@@ -15,11 +15,11 @@ GIVEN_UP = (
     "idempotency keys, unique keys and client marks: a produce that is sent again is taken for a new one",
     "the places of routers: each goes on behind the newest record of its source",
 )
-"""What no salvage keeps, whatever was damaged."""
+"""What no salvage keeps, for any damage."""
 
 
 class KeptTopic(msgspec.Struct, frozen=True, kw_only=True):
-    """One topic of the new directory. ``lost`` are (first, last) seqs of which nothing is left: no record, and no word
+    """One topic of the new directory. ``lost`` are (first, last) seqs of which nothing is left: no record, and no event
     that it was acked or removed. ``declared`` is false where name and config were lost too, and had to be made up.
     """
 
@@ -45,7 +45,7 @@ class KeptRouter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
-    """What a salvage kept and what it gave up."""
+    """The report of a salvage: what it kept and what it gave up."""
 
     found: Report
     topics: list[KeptTopic]

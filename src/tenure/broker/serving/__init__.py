@@ -1,1 +1,1 @@
-"""Callers of an open broker: who waits, who is fed, in which order."""
+"""Waiting callers of an open broker: long polls, cohorts, work streams, and the order in which they are served."""

@@ -1,4 +1,4 @@
-"""Waking up at a given log time, with one timer of the loop for all alarms.
+"""Alarms at a given log time, with one timer of the loop for all of them.
 
 The loop's timer runs on the monotonic clock, log time on the boot clock and ``deliver_at`` on the wall clock: a suspend
 or a clock that is set moves one of them and not the others. So the timer never sleeps longer than ``check_ms`` while an
@@ -16,7 +16,7 @@ __all__ = ["Alarm", "Alarms"]
 
 
 class Alarm:
-    """One wake-up; ``cancel`` makes it silent. ``ring`` is None once it rang or was cancelled."""
+    """One wake-up; ``cancel`` prevents it. ``ring`` is None after it rang or was cancelled."""
 
     __slots__ = ("due_ms", "kept_by", "ring")
 
@@ -37,8 +37,8 @@ class Alarms:
 
     ``check`` rings those that are due by ``now``; the loop's timer calls it, and so does a clock that was moved.
     ``clock`` is the time by which the timer is set: a turn of the loop has one time, and a process that is stopped in
-    the middle of it goes on with one that has long passed. ``after`` is called after each check, for whatever the
-    alarms, or a look at the clocks, have left to do.
+    the middle of it would go on with one that has long passed. ``after`` is called after each check, to handle what
+    the alarms, or a new reading of the clocks, have changed.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class Alarms:
         self._closed = False
 
     def __len__(self) -> int:
-        """How many alarms are kept, cancelled ones included."""
+        """Return how many alarms are kept, cancelled ones included."""
         return len(self._heap)
 
     def at(self, due_ms: int, ring: Callable[[], None]) -> Alarm:
-        """Ring once log time reaches ``due_ms``; in a later turn of the loop, also if that time has come already."""
+        """Ring when log time reaches ``due_ms``; in a later turn of the loop, also if that time has come already."""
         alarm = Alarm(self, due_ms, ring)
         heappush(self._heap, (due_ms, next(self._number), alarm))
         self._set_timer()
@@ -76,8 +76,8 @@ class Alarms:
     def check(self) -> None:
         """Ring every alarm that is due at this moment, each once.
 
-        They are taken out before the first one rings: an alarm that is set meanwhile, for whatever time, rings in a
-        later turn, so a check always ends. One that raises is reported to the loop and keeps no other from ringing.
+        They are taken out before the first one rings: an alarm that is set meanwhile, for any time, rings in a later
+        turn, so a check always ends. An alarm that raises is reported to the loop, and the others ring all the same.
         """
         self._cancel_timer()
         now = self._now()
@@ -106,7 +106,7 @@ class Alarms:
             self._loop.call_exception_handler({"message": "an alarm of the broker failed", "exception": error})
 
     def count_cancelled(self) -> None:
-        """One more of the alarms kept here is cancelled. Once these outnumber the others, they are dropped."""
+        """Count one more cancelled alarm. When they outnumber the others, drop them."""
         self._cancelled_count += 1
         if 2 * self._cancelled_count > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].kept_by is self]
@@ -137,6 +137,6 @@ class Alarms:
             self._timer = None
 
     def close(self) -> None:
-        """Ring no more."""
+        """Stop ringing."""
         self._closed = True
         self._cancel_timer()

@@ -1,7 +1,7 @@
-"""Everybody who waits for jobs: long polls, cohorts and work streams, fed by one pass.
+"""Callers that wait for jobs: long polls, cohorts and work streams, served by one pass per queue.
 
-A pass divides what is ready among all who wait, in proportion to what each asks for, so nobody drains the head
-because it came first. Nothing polls: a pass runs when something was appended, released or acked, and when the next
+A pass divides the ready jobs among all waiting callers, in proportion to what each asks for, so that the first one does
+not drain the queue. Nothing polls: a pass runs when something was appended, released or acked, and when the next
 deadline comes.
 """
 
@@ -23,11 +23,11 @@ __all__ = ["Coordinator"]
 
 
 class Coordinator:
-    """Who waits on which queue, and the passes that feed them. ``waiting`` counts them all.
+    """The waiting callers of each queue, and the passes that serve them. ``waiting`` counts them all.
 
-    ``on_time_passed`` is called when a pass has let time pass on its queue, before it looks who wants something.
-    ``resting`` are queues on which a pass has dead-lettered jobs: they get no other one in this turn of the loop;
-    ``attend_later`` sees to each of them in the next.
+    ``on_time_passed`` is called when a pass has let time pass on its queue, before it looks which callers want jobs.
+    ``resting`` are queues on which a pass has dead-lettered jobs: they get no other pass in this turn of the loop;
+    ``attend_later`` plans one for each of them in the next.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class Coordinator:
         self.waiting = 0
 
     def waits_on(self, topic: Topic) -> bool:
-        """Whether anybody waits for jobs of this queue."""
+        """Return whether a caller waits for jobs of this queue."""
         return topic in self._lines
 
     def add(self, topic: Topic, taker: Taker) -> None:
-        """Let somebody wait; where the queue gathers cohorts, the first one opens the window."""
+        """Add a waiting caller; where the queue gathers cohorts, the first one opens the window."""
         line = self._lines.get(topic)
         if line is None:
             line = self._lines[topic] = Line()
@@ -70,13 +70,13 @@ class Coordinator:
         self.serve(topic)
 
     def wake(self, topic: Topic, taker: Taker) -> None:
-        """A taker that was full may want something again: the next pass looks at it."""
+        """Look at a taker in the next pass: it was full and may want jobs again."""
         line = self._lines.get(topic)
         if line is not None and line.wake(taker):
             self._engine.changed_topics.add(topic)
 
     def remove(self, topic: Topic, taker: Taker) -> None:
-        """Somebody stops waiting."""
+        """Remove a caller that stops waiting."""
         line = self._lines.get(topic)
         if line is None:
             return
@@ -93,7 +93,7 @@ class Coordinator:
                 alarm.cancel()
 
     def serve(self, topic: Topic) -> None:
-        """One pass: divide what is ready among those who wait. While a window is open, it waits for its end."""
+        """Run one pass: divide the ready jobs among the waiting callers. An open window postpones it to its end."""
         if topic not in self._lines:
             return
         if topic.queue is None or self._engine.state.by_id.get(topic.id) is not topic:
@@ -108,7 +108,7 @@ class Coordinator:
         self._watch(topic)
 
     def _pass(self, topic: Topic, queue: Queue, line: Line) -> None:
-        """Feed those whose turn it is. Dead letters end the pass: it goes on in another turn of the loop."""
+        """Serve the takers whose turn it is. Dead letters end the pass: it continues in another turn of the loop."""
         ready = claimable_count(topic, queue) if line.is_hungry else 0
         if not ready:
             return
@@ -123,12 +123,12 @@ class Coordinator:
                 return
 
     def rest(self, topic: Topic) -> None:
-        """Dead letters have taken up this turn: let the queue go on in the next one."""
+        """Continue this queue in the next turn of the loop: dead letters have taken up this one."""
         self.resting.add(topic)
         self._attend_later(topic)
 
     def _feed(self, topic: Topic, taker: Taker, share: int) -> bool:
-        """Claim for one taker; False where there is nothing more to hand out."""
+        """Claim for one taker; return False where there is nothing more to hand out."""
         try:
             answer = self._engine.run(replace(taker.claim, max_count=share))
         except Overloaded:
@@ -141,7 +141,7 @@ class Coordinator:
             return False
         if not answer.reply.lease_ms and not taker.claim.auto_ack:  # a repeat: what was meant for it is for others
             self._engine.changed_topics.add(topic)
-        self._lines[topic].served(taker)
+        self._lines[topic].move_to_end(taker)
         if taker.give(answer):
             self.remove(topic, taker)
         return True
@@ -152,12 +152,12 @@ class Coordinator:
         self._forget(topic)
 
     def close(self, error: TenureError) -> None:
-        """Turn everybody away."""
+        """Refuse all waiting callers with this error."""
         for topic in list(self._lines):
             self._dismiss(topic, error)
 
     def _watch(self, topic: Topic) -> None:
-        """Wake up when time alone makes something claimable."""
+        """Set an alarm for the time at which a job becomes claimable without an event."""
         if topic not in self._lines or topic.queue is None:
             return
         due, alarm = topic.queue.next_change_ms, self._deadlines.get(topic)

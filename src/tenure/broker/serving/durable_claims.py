@@ -1,13 +1,13 @@
-"""Claims that wait for their sync: nobody has the jobs yet, so their leases may not run out (fault 15).
+"""Claims that wait for their sync: no worker has the jobs yet, so their leases must not expire (fault 15).
 
-A claim on a queue with durable leases is answered once it is synced. Where the disk takes long, the lease is extended
-before it runs out, each time for twice as long as before, so a sync of any length needs few events.
+A claim on a queue with durable leases is answered after it is synced. Where the disk takes long, the lease is extended
+before it expires, each time for twice as long as before, so a sync of any length needs few events.
 
-The deadline that is answered is durable too. Where less than nine tenths of the lease are left when the sync is
-through, the deadline moves to a whole lease from then, and that is synced before the answer. If this sync eats into the
-lease as well, the next one probably will too: then the deadline moves by the length of that wait on top.
+The deadline in the answer is durable too. Where less than nine tenths of the lease are left after the sync, the
+deadline moves to a whole lease from then, and that is synced before the answer. If this sync takes part of the lease as
+well, the next one probably will too: then the deadline moves by the length of that wait on top.
 
-The common case, a sync of a millisecond, pays for a dict entry and nothing else: there is one alarm for all of them.
+The common case, a sync of a millisecond, costs a dict entry and nothing else: there is one alarm for all of them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Unsynced:
 
 
 class UnsyncedClaims:
-    """Keeps the leases of claims alive until they are answered, one entry per lease."""
+    """The leases of claims that are not answered yet, kept alive, one entry per lease."""
 
     def __init__(self, serving: ServingLoop) -> None:
         self._serving = serving
@@ -75,10 +75,10 @@ class UnsyncedClaims:
         self._alarm: Alarm | None = None
 
     def answer(self, answer: Answer[Grant]) -> Answer[Grant] | SyncedClaim | RepeatedClaim:
-        """Answer a claim once it is durable.
+        """Return an awaitable that resolves after a claim is durable.
 
         A claim that repeats one which waits here waits with it. A repeat of one that was answered waits for the sync of
-        what is pending, and keeps nothing alive.
+        what is pending, and keeps no lease alive.
         """
         claim = answer.reply
         if answer.batch <= self._engine.synced_batch:
@@ -87,10 +87,10 @@ class UnsyncedClaims:
             return SyncedClaim(self._serving, self, answer)
         return RepeatedClaim(self._serving, answer)
 
-    # For those who wait
+    # For the waiting claims
 
     def join(self, claim: Grant) -> None:
-        """One caller more waits for this lease."""
+        """Count one more caller that waits for this lease."""
         entry = self._waiting.get(claim.lease)
         if entry is None:
             deadline = claim.deadline - self._engine.state.wall_offset_ms
@@ -99,14 +99,14 @@ class UnsyncedClaims:
         entry.callers += 1
 
     def leave(self, claim: Grant) -> None:
-        """One caller less waits for it; with the last one it is kept alive no longer."""
+        """Count one caller less; after the last one the lease is not kept alive any more."""
         entry = self._waiting[claim.lease]
         entry.callers -= 1
         if not entry.callers:
             del self._waiting[claim.lease]
 
     async def complete(self, claim: Grant) -> Grant:
-        """The claim, which is durable now, with a durable deadline: moved where too little is left of it."""
+        """Return the claim, which is durable now, with a durable deadline: moved where too little is left of it."""
         entry, engine = self._waiting[claim.lease], self._engine
         for _ in range(_ROUNDS_MAX):
             if (entry.deadline - engine.now()) * 10 >= entry.claim.lease_ms * 9:
@@ -122,7 +122,7 @@ class UnsyncedClaims:
         return keep_held(engine.state, answered, engine.now())
 
     def _move(self, entry: _Unsynced) -> _Move | None:
-        """Put a new deadline on its way to the disk; None where there can be none."""
+        """Log a later deadline and return it with its batch; None where it cannot be logged."""
         lease_ms = min(entry.claim.lease_ms + entry.wait_ms, LEASE_MS_MAX)
         with suppress(TenureError):  # no room, or the broker closes: then what is durable is answered
             self._serving.check_open()
@@ -135,14 +135,14 @@ class UnsyncedClaims:
         return entry.move
 
     def _shift(self, entry: _Unsynced, lease_ms: int) -> Answer[int]:
-        """Log that a lease lasts so long from now; the reply is its deadline, or 0 where nothing is held any more."""
+        """Log that a lease lasts ``lease_ms`` from now; the reply is its deadline, or 0 where it holds no job."""
         engine = self._engine
         return engine.carry_out(shift_deadline(engine.state, entry.claim, engine.now(), lease_ms=lease_ms))
 
     # Keeping alive
 
     def _watch(self, due: int) -> None:
-        """Wake up at that time, or before. An alarm that turns out to be early, or for nobody, costs nothing."""
+        """Set the alarm to this time, or earlier. An alarm that is early, or for a lease that is gone, does no harm."""
         if self._alarm is not None:
             if self._alarm.ring is not None and self._alarm.due_ms <= due:
                 return
@@ -150,20 +150,20 @@ class UnsyncedClaims:
         self._alarm = self._serving.alarms.at(due, self._keep)
 
     def _keep(self) -> None:
-        """Extend the leases that are due, and those that soon will be: few alarms, however many leases."""
+        """Extend the leases that are due, and those that soon will be: few alarms for any number of leases."""
         now = self._engine.now()
         for entry in self._waiting.values():
             if entry.due - now <= entry.keep_ms // _SOON:
                 entry.keep_ms = min(2 * entry.keep_ms, LEASE_MS_MAX)
                 entry.due = now + entry.keep_ms // 2
-                with suppress(TenureError):  # a log that failed tells the caller by itself
+                with suppress(TenureError):  # the caller gets the error of a failed log by itself
                     self._shift(entry, entry.keep_ms)
         if self._waiting:
             self._watch(min(entry.due for entry in self._waiting.values()))
 
 
 class RepeatedClaim(Pending[Grant]):
-    """A claim that was answered before, asked for again: what is held of it once the log is durable up to here."""
+    """A repeat of a claim that was answered before: the jobs still held of it, after the log is durable up to here."""
 
     def __init__(self, serving: ServingLoop, answer: Answer[Grant]) -> None:
         self._engine = serving.engine
@@ -175,11 +175,11 @@ class RepeatedClaim(Pending[Grant]):
         return keep_held(self._engine.state, answered, self._engine.now())
 
     def _abandon(self) -> None:
-        """Whoever asked first may still hold it."""
+        """Keep the lease: the first caller may still hold it."""
 
 
 class SyncedClaim(Pending[Grant]):
-    """A claim that is answered once it is durable. Cancelling or dropping it gives back what it holds."""
+    """A claim that is answered after it is durable. Cancelling or dropping it gives back what it holds."""
 
     def __init__(self, serving: ServingLoop, claims: UnsyncedClaims, answer: Answer[Grant]) -> None:
         self._serving = serving

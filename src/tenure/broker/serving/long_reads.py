@@ -1,4 +1,4 @@
-"""Reads that may wait for their first record."""
+"""Long polls of readers: reads that wait for their first record."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["ReadWaiter", "Reading"]
 
 
 class ReadWaiter:
-    """A read that is carried out again whenever something happened on its topic, until there is something to read.
+    """A read that is run again after each event on its topic, until there is something to read.
 
-    ``found`` is what the first look found. With nothing in it, ``start`` makes it wait.
+    ``found`` is the result of the first read. Where it is empty, ``start`` makes it wait.
     """
 
     def __init__(self, serving: ServingLoop, command: Diff) -> None:
@@ -35,7 +35,7 @@ class ReadWaiter:
         return self._serving.engine.run(self._command).reply
 
     def start(self, wait_ms: int) -> asyncio.Future[Difference]:
-        """Wait that long."""
+        """Wait up to ``wait_ms``. Raises Overloaded where too many callers wait."""
         self._serving.check_waiters()
         self._future: asyncio.Future[Difference] = self._serving.loop.create_future()
         self._serving.readings.setdefault(self._topic, set()).add(self)
@@ -43,7 +43,7 @@ class ReadWaiter:
         return self._future
 
     def look_again(self) -> None:
-        """Something happened on the topic: answer if there is something to read now."""
+        """Read again after an event on the topic, and answer if there is something to read now."""
         if self._serving.engine.state.by_id.get(self._topic.id) is not self._topic:
             self.refuse(
                 NotFound(
@@ -69,13 +69,13 @@ class ReadWaiter:
         self.look_again()
 
     def refuse(self, error: TenureError) -> None:
-        """There will be nothing to read."""
+        """Answer with this error."""
         self.stop()
         if not self._future.done():
             self._future.set_exception(error)
 
     def stop(self) -> None:
-        """Wait no more."""
+        """Stop waiting."""
         self._alarm.cancel()
         readings = self._serving.readings.get(self._topic)
         if readings is not None:
@@ -85,7 +85,7 @@ class ReadWaiter:
 
 
 class Reading(Pending[Difference]):
-    """What a read found, or will find. Cancelling or dropping it ends its wait."""
+    """The result of a read, to be awaited. Cancelling or dropping it ends its wait."""
 
     def __init__(self, serving: ServingLoop, waiter: ReadWaiter, *, wait_ms: int) -> None:
         found = waiter.found

@@ -1,11 +1,10 @@
-"""The moving parts of an open broker: after each command, those who wait are fed and the write is planned."""
+"""The serving loop: after each command, wake long polls and streams, forward along routers, and plan the write."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
-from typing import TypeVar
 
 from tenure.broker.answer import Answer
 from tenure.broker.durability.committer import Committer
@@ -19,7 +18,7 @@ from tenure.broker.serving.stream_leases import StreamLeases
 from tenure.broker.serving.streams import Subscription, WorkStream
 from tenure.broker.serving.topic_turns import Turns
 from tenure.contract.commands import Claim
-from tenure.contract.replies import Extended, Grant, Settled
+from tenure.contract.replies import Grant
 from tenure.contract.values import check_whole
 from tenure.core.decide.forward import forward
 from tenure.core.decide.holding import give_back, release
@@ -27,14 +26,11 @@ from tenure.core.level import Level
 from tenure.core.state.topic import Topic
 from tenure.errors import Closed, Overloaded, TenureError
 
-__all__ = ["ServingLoop"]
-
-T = TypeVar("T")
-S = TypeVar("S", Settled, Extended)
+__all__ = ["ServingLoop", "closing"]
 
 
 class ServingLoop:
-    """The moving parts around one engine, on one event loop."""
+    """The parts of an open broker that need an event loop, around one engine."""
 
     def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
         self.engine = engine
@@ -46,16 +42,16 @@ class ServingLoop:
         self.committer.after_failure = self._on_failure
         self.committer.abandon = self._abandon
         self.coordinator = Coordinator(
-            engine, self.alarms, on_time_passed=self.tell_ended, attend_later=self._attend_later
+            engine, self.alarms, on_time_passed=self.report_ended, attend_later=self._attend_later
         )
         self.readings: dict[Topic, set[ReadWaiter]] = {}
         self._unsynced = UnsyncedClaims(self)
-        self._streams = StreamLeases(self)
+        self.streams = StreamLeases(self)
         self._publisher = Publisher(self)
         self._turns = Turns()
         self._again: set[Topic] = set()
         self._is_turn_planned = False
-        self._closed = False
+        self.is_closed = False
         engine.clock.subscribe(self._clock_moved)
         # A router may have been behind when the log was last closed, or when its writer died.
         engine.changed_topics.update(
@@ -64,27 +60,27 @@ class ServingLoop:
         self.settle()
 
     def close(self) -> None:
-        """Turn away everybody who waits; no command is taken from here on."""
-        if self._closed:
+        """Refuse all waiting callers with Closed; no command is taken after this."""
+        if self.is_closed:
             return
-        self._closed = True
+        self.is_closed = True
         self.alarms.close()
         self._turn_away(closing())
         self._publisher.close()
 
     def check_open(self) -> None:
-        """Raise Closed once the broker is."""
-        if self._closed:
+        """Raise Closed after `close`."""
+        if self.is_closed:
             raise closing()
 
     def check_writable(self) -> None:
-        """Raise Closed once the broker is, or once its disk has failed: no claim is answered with nothing then."""
+        """Raise Closed after `close`, or after the disk has failed: a claim must not be answered as if empty then."""
         failed = self.engine.log.failed
-        if self._closed or failed is not None:
+        if self.is_closed or failed is not None:
             raise closing() if failed is None else read_only(failed)
 
     def _on_failure(self) -> None:
-        """The disk has failed: nothing will come for those who wait."""
+        """Refuse all waiting callers: the disk has failed, and nothing will come for them."""
         if self.committer.failed is not None:
             self._turn_away(read_only(self.committer.failed))
 
@@ -94,7 +90,7 @@ class ServingLoop:
             reading.refuse(error)
 
     def check_waiters(self) -> None:
-        """One more may wait. Raises Overloaded."""
+        """Raise Overloaded where as many callers wait as may."""
         limit = self.engine.settings.waiters_max
         if self.coordinator.waiting + sum(map(len, self.readings.values())) >= limit:
             raise Overloaded(
@@ -104,30 +100,13 @@ class ServingLoop:
             )
 
     def clamp_wait(self, wait_ms: int) -> int:
-        """How long a caller may wait, held within the limit."""
+        """Return how long a caller may wait, within the limit. Raises Invalid."""
         return min(check_whole(wait_ms, "wait_ms"), self.engine.settings.wait_ms_max)
 
-    # Answers
-
-    def answer(self, answer: Answer[T]) -> Answer[T]:
-        """The answer to a command that has been carried out."""
-        self.settle()
-        return answer
-
-    def answer_holder(self, answer: Answer[S], node: str) -> Answer[S]:
-        """The answer to a worker that settled or extended jobs, and thereby shows that it is alive."""
-        if self._streams.by_node:
-            self._streams.hear(answer.reply, node)
-        self.settle()
-        return answer
-
-    def look(self, reply: T) -> T:
-        """Looking may let time pass, and so make something claimable."""
-        self.settle()
-        return reply
+    # Claims
 
     def claim(self, topic: Topic, command: Claim) -> Answer[Grant]:
-        """Carry out a claim out of line. Where it had to dead-letter, the line has its turn in the next one."""
+        """Run a claim before those that wait. Where it dead-lettered jobs, these are served in the next turn."""
         dead_lettered = self.engine.totals.dead_lettered
         answer = self.engine.run(command)
         if self.engine.totals.dead_lettered > dead_lettered:
@@ -135,7 +114,7 @@ class ServingLoop:
         return answer
 
     def claim_now(self, topic: Topic, command: Claim, *, or_wait: bool) -> Awaitable[Grant] | None:
-        """Claim without waiting; None where nothing was there and the caller would rather wait."""
+        """Claim without waiting; return None where nothing was ready and the caller may wait for it."""
         try:
             answer = self.claim(topic, command)
         except Overloaded:
@@ -147,27 +126,27 @@ class ServingLoop:
         return self.answer_claim(answer)
 
     def answer_claim(self, answer: Answer[Grant]) -> Awaitable[Grant]:
-        """The answer to a claim; a caller that goes away while it waits gives back what it was about to get."""
+        """Return the answer of a claim as an awaitable. A caller that goes away while it waits gives its jobs back."""
         self.settle()
         if answer.level == Level.SYNCED and answer.reply.lease:
             return self._unsynced.answer(answer)
         return answer
 
     def _abandon(self, reply: object) -> None:
-        """A caller went away while it awaited its answer: a claim is given back."""
+        """Give back the jobs of a claim whose caller went away while it awaited its answer."""
         if isinstance(reply, Grant):
             self.give_back(reply)
 
     def give_back(self, grant: Grant) -> None:
-        """Give back what a caller was about to get. What cannot be given back runs out by itself."""
-        if grant.lease and not self._closed:
+        """Give back the jobs of a grant that its caller did not get. What cannot be given back expires."""
+        if grant.lease and not self.is_closed:
             with suppress(TenureError):  # no room, or the log has failed
                 self.engine.carry_out(give_back(self.engine.state, grant, self.engine.now()))
             self.settle()
 
     def release(self, topic: Topic, numbers: Sequence[int]) -> None:
-        """Give back leases whose connection is gone. What cannot be given back runs out by itself."""
-        if not self._closed:
+        """Give back leases whose connection is gone. What cannot be given back expires."""
+        if not self.is_closed:
             with suppress(TenureError):  # no room, or the log has failed
                 self.engine.carry_out(release(self.engine.state, topic, numbers, self.engine.now()))
             self.settle()
@@ -175,17 +154,17 @@ class ServingLoop:
     # Streams
 
     def open_stream(self, topic: Topic, claim: Claim) -> WorkStream:
-        """Let a stream wait on a queue, for what this claim asks for."""
+        """Open a work stream that waits on a queue for what this claim asks for. Raises Overloaded, Invalid."""
         self.check_waiters()
-        stream = self._streams.open(topic, claim)
+        stream = self.streams.open(topic, claim)
         self.coordinator.add(topic, stream)
         self.coordinator.serve(topic)
         self.settle()
         return stream
 
     def detach(self, topic: Topic | None, node: str | None) -> int:
-        """End the work streams of a queue and a node, or of all, without giving back what was read from them."""
-        ended = self._streams.of(topic, node)
+        """End the work streams of a queue and a node, or of all; return how many. Jobs read from them stay leased."""
+        ended = self.streams.of(topic, node)
         for stream in ended:
             stream.detach()
         return len(ended)
@@ -195,30 +174,30 @@ class ServingLoop:
         return self._publisher.subscribe(topic)
 
     def follow(self, listener: Listener) -> None:
-        """Report every event from now on, before it is folded, and collect the leases that run out."""
+        """Call ``listener`` with every event from now on, before it is folded, and collect expired leases."""
         if not self.engine.listeners:
             self.engine.state.ended = []
         self.engine.listeners.append(listener)
 
     def unfollow(self, listener: Listener) -> None:
-        """Report no more."""
+        """Stop calling ``listener``."""
         self.engine.listeners.remove(listener)
         if not self.engine.listeners:
             self.engine.state.ended = None
 
-    def tell_ended(self) -> None:
-        """Report the leases that ran out since the last call."""
+    def report_ended(self) -> None:
+        """Report the leases that expired since the last call to streams and subscriptions."""
         for topic, ended in self.engine.take_ended():
-            self._streams.expire(ended)
+            self.streams.expire(ended)
             self._publisher.expire(topic, ended)
 
-    # Moving on
+    # After each command
 
     def settle(self) -> None:
-        """After every command: feed those who wait, and plan the write."""
+        """Serve waiting callers after a command, and plan the write."""
         engine = self.engine
         if engine.state.ended:
-            self.tell_ended()
+            self.report_ended()
         if engine.changed_topics:
             if self.coordinator.waiting or self.readings or engine.state.routers_from:
                 self._attend()
@@ -229,9 +208,9 @@ class ServingLoop:
             self.committer.plan()
 
     def _attend(self) -> None:
-        """Something became claimable or readable: forward, feed and wake whoever waits for it.
+        """Serve the changed topics: forward along their routers, and wake the callers that wait on them.
 
-        Where that is true of more topics than one turn serves, they wait for their turns by priority.
+        Where more topics have changed than one turn serves, they wait for their turns by priority.
         """
         if 0 < self.engine.settings.turn_topics_max < len(self.engine.changed_topics):
             self._queue_up()
@@ -240,17 +219,17 @@ class ServingLoop:
             self._attend_first([])
 
     def _attend_first(self, topics: list[Topic]) -> None:
-        """Attend to these topics in their order, then to those that are changed.
+        """Serve these topics in their order, then the changed ones.
 
-        Each topic once: one that is changed again meanwhile has its next turn in the loop's, so that no turn takes
-        longer than one pass.
+        Each topic is served once: one that changes again meanwhile is served in the loop's next turn, so that no turn
+        takes longer than one pass.
         """
         changed, attended = self.engine.changed_topics, set[Topic]()
         for topic in topics:
             self._attend_once(topic, attended)
         while changed:
             self._attend_once(changed.pop(), attended)
-        self.tell_ended()
+        self.report_ended()
         for topic in changed:
             self._attend_later(topic)
         changed.clear()
@@ -264,7 +243,7 @@ class ServingLoop:
             self._attend_to(topic)
 
     def _queue_up(self) -> None:
-        """Let every topic that was changed wait for its turn; among equals the one that was made first comes first."""
+        """Queue every changed topic for its turn; among equals the one that was created first comes first."""
         engine = self.engine
         topics = sorted(engine.changed_topics, key=lambda topic: topic.id)
         self._turns.add(topics, wall_ms=engine.now() + engine.state.wall_offset_ms)
@@ -288,7 +267,7 @@ class ServingLoop:
             reading.look_again()
 
     def _forward(self, topic: Topic) -> None:
-        """Let the routers of a topic go a step; those that wait for their destination go on when it is changed."""
+        """Run one step of the routers of a topic; a stalled one continues when its destination changes."""
         engine = self.engine
         more, stalled = engine.carry_out(forward(engine.state, topic, engine.now(), engine.reader)).reply
         for dest in stalled:
@@ -310,7 +289,7 @@ class ServingLoop:
         self.coordinator.resting.clear()
         self.engine.changed_topics |= self._again
         self._again.clear()
-        if self._closed:
+        if self.is_closed:
             return
         if self._turns:
             self._queue_up()
@@ -318,7 +297,7 @@ class ServingLoop:
         self.settle()
 
     def _resume(self, dest: str) -> None:
-        """Something happened on a topic that routers wait for: let them try again."""
+        """Retry the routers that are stalled on this destination."""
         topics = self.engine.state.topics
         self.engine.changed_topics.update(
             topics[name] for name in self.engine.stalled_routers.pop(dest, ()) if name in topics
@@ -326,15 +305,15 @@ class ServingLoop:
 
     def _clock_moved(self) -> None:
         self.engine.turn_ms = self.engine.last_now_ms = 0
-        if not self._closed:
+        if not self.is_closed:
             self.alarms.check()
 
 
 def read_only(failed: TenureError) -> Closed:
-    """What callers hear once the disk has failed."""
+    """Return the error for callers after the disk has failed."""
     return Closed(f"Nothing is taken in any more: {failed.message}")
 
 
 def closing() -> Closed:
-    """What callers hear once the broker is closed."""
+    """Return the error for callers after the broker is closed."""
     return Closed("this broker is closed: open it again", code="shutting_down")

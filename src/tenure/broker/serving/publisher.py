@@ -1,4 +1,4 @@
-"""Publishing the life of jobs to those who follow it."""
+"""Publishing lifecycle events of jobs to subscriptions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Publisher:
         self._subscriptions: list[Subscription] = []
 
     def subscribe(self, topic: str | None) -> Subscription:
-        """Follow the life of jobs, of one topic or of all."""
+        """Return a subscription to the life of jobs, of one topic or of all."""
         rows_max = self._serving.engine.settings.subscriber_events_max
         subscription = Subscription(topic, rows_max=rows_max, on_close=self._unsubscribe)
         if not self._subscriptions:
@@ -39,13 +39,13 @@ class Publisher:
             self._serving.unfollow(self._publish)
 
     def _publish(self, event: Event) -> None:
-        self._serving.tell_ended()
+        self._serving.report_ended()
         row = translate(self._serving.engine.state, event)
         if row is not None:
             self._offer(row)
 
     def expire(self, topic: Topic, ended: Ended) -> None:
-        """A lease ran out."""
+        """Publish that a lease expired."""
         if self._subscriptions:
             self._offer(expired(self._serving.engine.state, topic, ended))
 

@@ -1,6 +1,6 @@
-"""What each work stream holds: kept up to date by the events about its leases, and never counted again.
+"""Leases of work streams: how many jobs each stream holds, updated by the events about its leases.
 
-So an ack looks at the stream that owns the lease, and at no other. The engine reports to this book only while a stream
+So an ack looks at the stream that owns the lease, and at no other. The engine reports events here only while a stream
 is open: a broker without streams pays nothing for it.
 """
 
@@ -32,7 +32,7 @@ __all__ = ["StreamLeases"]
 
 
 class _Lent:
-    """A lease that a stream was given: how many jobs are left of it, and how much had been heard of its worker."""
+    """A lease of a stream: how many jobs are left of it, and how many signs of life its worker had given before it."""
 
     __slots__ = ("left", "signs_count", "stream")
 
@@ -43,7 +43,7 @@ class _Lent:
 
 
 class StreamLeases:
-    """The work streams of a broker, ``by_node``, and which of them was given which lease."""
+    """The work streams of a broker, ``by_node``, and the stream of each lease."""
 
     def __init__(self, serving: ServingLoop) -> None:
         self._serving = serving
@@ -51,7 +51,7 @@ class StreamLeases:
         self._lent: dict[int, _Lent] = {}
 
     def open(self, topic: Topic, claim: Claim) -> WorkStream:
-        """Return a stream that stands in no line yet."""
+        """Return a new stream that is in no line yet. Raises Invalid."""
         check_node(claim.node)
         max_count = clamp_claim(claim.max_count, self._serving.engine.settings)
         lease_ms = None if claim.lease_ms is None else clamp_lease(claim.lease_ms)
@@ -62,30 +62,33 @@ class StreamLeases:
         return stream
 
     def of(self, topic: Topic | None, node: str | None) -> list[WorkStream]:
-        """The streams of a queue and a node; None stands for all."""
+        """Return the streams of a queue and a node; None stands for all."""
         lists = self.by_node.values() if node is None else [self.by_node.get(node, [])]
         return [stream for streams in lists for stream in streams if topic in (None, stream.topic)]
 
-    def hear(self, reply: replies.Settled | replies.Extended, node: str) -> None:
-        """A worker named jobs that are not its own any more: its streams on that queue have a sign of life.
+    def note_sign_of_life(self, reply: replies.Settled | replies.Extended, node: str) -> None:
+        """Record a sign of life for the streams of a worker that named jobs which it does not hold any more.
 
-        Jobs that are still its own are told by the events about them, to the one stream that they were given to.
+        For jobs that it still holds, the events about them are the sign, for the one stream that they were given to.
         """
         done = reply.count if isinstance(reply, replies.Settled) else reply.deadlines
         if done and not reply.skipped:
             return
         for stream in self.by_node.get(node, ()):
             if stream.topic.name == reply.topic:
-                self._hear(stream)
+                self._note_alive(stream)
 
-    def _hear(self, stream: WorkStream) -> None:
-        stream.hear()
+    def _note_alive(self, stream: WorkStream) -> None:
+        stream.note_alive()
         self._serving.coordinator.wake(stream.topic, stream)
 
     # What is held
 
     def _observe(self, event: Event) -> None:
-        """An event is about to be folded: see which streams it takes jobs from, and of which it is a sign of life."""
+        """Update the streams that an event takes jobs from, and those whose worker it shows to be alive.
+
+        The event is about to be folded.
+        """
         match event:
             case Acked() | DeadLettered():
                 leaves, is_sign = True, True
@@ -103,16 +106,16 @@ class StreamLeases:
         self._serving.engine.state.pass_time(
             topic, event.at_ms
         )  # as the fold will: what runs out by then is not settled by it
-        self._serving.tell_ended()
+        self._serving.report_ended()
         for number, job_count in self._named(topic.queue, event.runs).items():
             stream = self._lent[number].stream
             if leaves:
                 self._take(number, job_count)
             if is_sign:
-                self._hear(stream)
+                self._note_alive(stream)
 
     def _named(self, queue: Queue, runs: list[int]) -> dict[int, int]:
-        """How many jobs in these runs are held under which leases of streams, at the cost of the lesser of the two."""
+        """Return how many jobs of these runs are held under each lease of a stream, at the cost of the smaller set."""
         seqs: Iterable[int] = each(runs)
         if runs[1] > 1 and count(runs) > len(queue.in_flight):
             seqs = [seq for seq in queue.in_flight if any(lo <= seq < lo + n for lo, n in _pairs(runs))]
@@ -124,7 +127,7 @@ class StreamLeases:
         return named
 
     def expire(self, ended: Ended) -> None:
-        """A lease ran out, or a part of it."""
+        """Take away a lease that expired, or a part of it."""
         lent = self._lent.get(ended.lease)
         if lent is not None:
             lent.stream.expire(ended.lease, signs_count=lent.signs_count)
@@ -142,31 +145,31 @@ class StreamLeases:
     # For the streams
 
     def lend(self, stream: WorkStream, number: int, job_count: int, *, signs_count: int) -> None:
-        """A stream is given a lease."""
+        """Record that a stream is given a lease."""
         self._lent[number] = _Lent(stream, job_count, signs_count)
         stream.leases.add(number)
         stream.held_count += job_count
 
     def read(self, answer: Answer[replies.Grant]) -> Answer[replies.Grant] | None:
-        """What a reader gets of a claim that may have waited for it: the jobs that are still held; None for none."""
+        """Return the jobs that are still held of a claim which may have waited for its reader; None for none."""
         engine = self._serving.engine
         claim = keep_held(engine.state, answer.reply, engine.now())
-        self._serving.tell_ended()
+        self._serving.report_ended()
         if claim is answer.reply:
             return answer
         return Answer(claim, answer.batch, answer.level, answer.durability) if claim.jobs else None
 
     def answer(self, answer: Answer[replies.Grant]) -> Awaitable[replies.Grant]:
-        """The claim, once it may be handed out."""
+        """Return an awaitable of the claim, which resolves when it may be handed out."""
         return self._serving.answer_claim(answer)
 
     def wake(self, stream: WorkStream) -> None:
-        """A stream may want something again."""
+        """Look at a stream again, which may want jobs."""
         self._serving.coordinator.wake(stream.topic, stream)
         self._serving.settle()
 
     def end(self, stream: WorkStream, numbers: list[int] | None) -> None:
-        """A stream is over: give back these leases, or all that it has."""
+        """Remove a stream that has ended; give back these leases, or all that it has."""
         mine = sorted(stream.leases)
         for number in mine:
             del self._lent[number]

@@ -1,4 +1,4 @@
-"""Things that stay open: a work stream that keeps a worker supplied, and a subscription to the life of jobs."""
+"""Work streams, which push jobs to a worker, and subscriptions to lifecycle events."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["Subscription", "WorkStream"]
 class WorkStream:
     """Jobs pushed to one connection, at most ``max_count`` of them unsettled at once.
 
-    ``async for`` gives claims as they come. Closing it gives back at once what it still holds, and nothing else of
-    that node; detaching it first leaves all that was read leased, for a worker that finishes what it began.
+    ``async for`` yields claims as they come. Closing the stream gives back at once what it still holds, and nothing
+    else of that node; detaching it first leaves all that was read leased, for a worker that finishes what it began.
 
-    Whether the worker behind it is alive is judged by this stream alone (fault 24), because each lapse of a stopped one
-    would push it the same jobs again, until their deliveries are used up. A worker that let a lease run out which it
+    Whether the worker behind it is alive is judged by this stream alone (fault 24), because each expiry of a stopped
+    one would push it the same jobs again, until their deliveries are used up. A worker that let a lease expire which it
     had read, and has settled or extended nothing of this stream since it was given it, gets no more until it does. A
-    reader that let one run out unread gets no more until it reads; what it reads is never a lease that is over.
+    reader that let one expire unread gets no more until it reads; it never reads a lease that has expired.
 
     ``leases`` and ``held_count`` are what it holds; `StreamLeases` keeps them.
 
@@ -64,13 +64,13 @@ class WorkStream:
     # For the broker
 
     def wants(self) -> int:
-        """How many more jobs it may hold."""
+        """Return how many more jobs it may hold."""
         if self._closed or self._is_silent or self._is_unread:
             return 0
         return max(0, self.max_count - self.held_count)
 
     def give(self, answer: Answer[Grant]) -> bool:
-        """Take in a claim."""
+        """Queue a claim for the reader."""
         claim = answer.reply
         self._book.lend(self, claim.lease, len(claim.jobs), signs_count=self._signs_count)
         self._given.append(answer)
@@ -78,19 +78,21 @@ class WorkStream:
         return False
 
     def refuse(self, error: TenureError) -> None:
-        """The queue is gone."""
+        """End with this error: the queue is gone."""
         self._error = error
         self._arrival.set()
 
     def expire(self, lease: int, *, signs_count: int) -> None:
-        """A lease ran out, or a part of it. ``signs_count`` is how many signs of life it had when that was given."""
+        """Judge the worker after a lease expired, or a part of it. ``signs_count`` is how many signs of life the stream
+        had when it was given that lease.
+        """
         if self._given and lease >= self._given[0].reply.lease:  # leases are given and read in ascending order
             self._is_unread = True
         elif signs_count == self._signs_count:
             self._is_silent = True
 
-    def hear(self) -> None:
-        """Its worker settled or extended something that was given here: a sign of life."""
+    def note_alive(self) -> None:
+        """Record a sign of life: the worker settled or extended something that was given here."""
         self._signs_count += 1
         self._is_silent = False
 
@@ -118,13 +120,13 @@ class WorkStream:
             await self._arrival.wait()
 
     def _reads_again(self) -> None:
-        """The reader has come for more: it may be fed again, if that was what kept it from being fed."""
+        """Serve this stream again, where it was not served because its reader did not read."""
         if self._is_unread:
             self._is_unread = False
             self._book.wake(self)
 
     def detach(self) -> None:
-        """Stop, and give back only what nobody has read yet: the rest stays leased until it is settled or runs out."""
+        """Stop, and give back only what was not read yet: the rest stays leased until it is settled or expires."""
         unread = [answer.reply.lease for answer in self._given]
         self._given.clear()
         self._end(unread)
@@ -147,7 +149,7 @@ class WorkStream:
 
 
 class Subscription:
-    """Lifecycle rows as they happen.
+    """An iterator of lifecycle rows as they happen.
 
     A reader that lets too many pile up is cut off with Overloaded, so memory stays bounded.
 
@@ -174,7 +176,7 @@ class Subscription:
         self._closed = False
 
     def offer(self, row: Lifecycle) -> None:
-        """Take in a row, if it is about the topic asked for."""
+        """Queue a row, if it is about the topic of this subscription."""
         if self._overrun or (self.topic is not None and row.topic != self.topic):
             return
         if len(self._rows) >= self._rows_max:
@@ -184,7 +186,7 @@ class Subscription:
         self._arrival.set()
 
     def drain(self) -> list[Lifecycle]:
-        """Everything that has come so far, without waiting."""
+        """Return the rows that have come so far, without waiting."""
         rows = list(self._rows)
         self._rows.clear()
         return rows
@@ -204,7 +206,7 @@ class Subscription:
         return self._rows.popleft()
 
     def close(self) -> None:
-        """Stop listening."""
+        """End the subscription."""
         if not self._closed:
             self._closed = True
             self._arrival.set()

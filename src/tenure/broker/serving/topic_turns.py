@@ -1,8 +1,8 @@
-"""Which topics a turn of the loop serves where more of them have something new than one turn takes.
+"""Turns of topics by priority, where more of them have changed than one turn of the loop serves.
 
 Three of four places go by priority, the fourth to the topic that has waited longest: so a topic of low priority is
-served late and never left out. A topic joins with the priority that it has then; its place costs the logarithm of how
-many wait, and nothing is looked at again while it waits.
+served late and never left out. A topic joins with the priority that it has then; that costs the logarithm of how many
+wait, and it is not looked at again while it waits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Place = tuple[int, int, Topic]
 
 
 class Turns:
-    """Topics that wait for their turn. ``numbers`` has the place of each; what carries another number is stale."""
+    """Topics that wait for their turn. ``numbers`` has the place of each; an entry with another number is stale."""
 
     def __init__(self) -> None:
         self._number = count()
@@ -39,7 +39,7 @@ class Turns:
         return len(self._numbers)
 
     def add(self, topics: Iterable[Topic], *, wall_ms: int) -> None:
-        """Let topics wait; one that waits already keeps its place."""
+        """Queue topics; one that waits already keeps its place."""
         for topic in topics:
             if topic not in self._numbers:
                 number = self._numbers[topic] = next(self._number)

@@ -1,4 +1,4 @@
-"""Claims that wait: for jobs to come, or for their write."""
+"""Long polls of workers: claims that wait for jobs, or for their cohort."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["ClaimWaiter", "Waiting"]
 
 
 class ClaimWaiter:
-    """A taker that wants one claim, and stands in line until it comes or its time is up."""
+    """A taker that wants one claim, and waits in line until it comes or its time is up."""
 
     def __init__(self, serving: ServingLoop, topic: Topic, claim: Claim) -> None:
         settings = serving.engine.settings
@@ -35,7 +35,7 @@ class ClaimWaiter:
         self.future: asyncio.Future[Answer[Grant]] = serving.loop.create_future()
 
     def start(self, wait_ms: int) -> None:
-        """Get in line, and wait that long if nothing is there yet."""
+        """Get in line, and wait up to ``wait_ms`` if nothing is ready yet."""
         coordinator = self._serving.coordinator
         coordinator.add(self._topic, self)
         coordinator.serve(self._topic)
@@ -65,7 +65,7 @@ class ClaimWaiter:
             self._alarm.cancel()
 
     def _time_up(self) -> None:
-        """The last moment: take what is there, if only an empty hand or the reason why."""
+        """Claim what is ready when the time is up; answer with an empty claim or an error where nothing is."""
         if self.future.done():
             return
         self._serving.coordinator.remove(self._topic, self)
@@ -75,7 +75,7 @@ class ClaimWaiter:
             self.refuse(error)
 
     def abandon(self) -> None:
-        """The caller is gone: wait no more, and give back what was handed over meanwhile."""
+        """Stop waiting, because the caller is gone, and give back what was handed over meanwhile."""
         self._cancel_alarm()
         self._serving.coordinator.remove(self._topic, self)
         if not self.future.cancel() and not self.future.cancelled() and self.future.exception() is None:
@@ -83,8 +83,8 @@ class ClaimWaiter:
 
 
 class Waiting(Pending[Grant]):
-    """A claim that waits: in a cohort, or until something comes or its time is up. Cancelling or dropping it gives back
-    what it got.
+    """The awaitable of a claim that waits: in a cohort, or until a job comes or its time is up. Cancelling or dropping
+    it gives back what it got.
     """
 
     def __init__(self, serving: ServingLoop, waiter: ClaimWaiter, *, wait_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""The line of those who wait on one queue: whose turn it is, and who wants nothing right now."""
+"""The waiting line of one queue: the order of its takers, and those that want nothing right now."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Taker(Protocol):
     claim: Claim
 
     def wants(self) -> int:
-        """How many jobs it would take right now; 0 while it is full. When that changes, the line must be told."""
+        """Return how many jobs it would take now; 0 while it is full. When that changes, call the line's `wake`."""
 
     def give(self, answer: Answer[Grant]) -> bool:
-        """Hand over a claim; True if it wants no more, ever."""
+        """Hand over a claim; return True if the taker wants no other one."""
 
     def refuse(self, error: TenureError) -> None:
-        """The queue is gone, or the claim is impossible."""
+        """Answer with this error: the queue is gone, or the claim is impossible."""
 
 
 def divide(ready: int, wants: Sequence[int]) -> list[int]:
-    """Shares of ``ready`` in proportion to ``wants``; what is left over goes to the first ones, one each."""
+    """Return shares of ``ready`` in proportion to ``wants``; what is left over goes to the first ones, one each."""
     total = sum(wants)
     if total <= ready:
         return list(wants)
@@ -48,8 +48,7 @@ def divide(ready: int, wants: Sequence[int]) -> list[int]:
 class Line:
     """Takers in the order of their turn. Those that are full stand apart, so a pass does not look at them.
 
-    Whoever is given something goes to the end. So in the long run everybody is served alike, also where takers come
-    and go.
+    A taker that is given jobs goes to the end. So in the long run all are served alike, also where takers come and go.
     """
 
     def __init__(self) -> None:
@@ -65,15 +64,15 @@ class Line:
 
     @property
     def is_hungry(self) -> bool:
-        """Whether anybody may want something."""
+        """Whether a taker may want jobs."""
         return bool(self._hungry)
 
     def add(self, taker: Taker) -> None:
-        """Go to the end of the line."""
+        """Add a taker at the end of the line."""
         self._hungry[taker] = None
 
     def remove(self, taker: Taker) -> bool:
-        """Leave; False where it was not there."""
+        """Remove a taker; return False where it was not there."""
         if taker in self._hungry:
             del self._hungry[taker]
             return True
@@ -83,23 +82,23 @@ class Line:
         return False
 
     def wake(self, taker: Taker) -> bool:
-        """One that was full may want something again: it goes to the end of the line; False where it was in it."""
+        """Put a taker that was full at the end of the line: it may want jobs again. Return False where it was in it."""
         if taker not in self._full:
             return False
         self._full.remove(taker)
         self._hungry[taker] = None
         return True
 
-    def served(self, taker: Taker) -> None:
-        """It got something: others come first now."""
+    def move_to_end(self, taker: Taker) -> None:
+        """Put a taker that was given jobs behind the others."""
         if taker in self._hungry:
             self._hungry.move_to_end(taker)
 
     def shares(self, ready: int) -> list[tuple[Taker, int]]:
-        """Who gets how many of the jobs that are ready, in the order in which they go to the end of the line.
+        """Return which takers get how many of the ready jobs, in the order in which they go to the end of the line.
 
-        Fewer jobs than takers go to the first ones, one each, and nobody else is looked at. Otherwise all are given
-        their part; those that get an odd job more come last, so the next one goes to somebody else.
+        Fewer jobs than takers go to the first ones, one each, and no other is looked at. Otherwise all are given their
+        part; those that get an odd job more come last, so the next odd one goes to another taker.
         """
         if ready < len(self._hungry):
             return [(taker, 1) for taker, _ in self._look(ready)]
@@ -117,7 +116,7 @@ class Line:
         return [(taker, share) for _, taker, share in given]
 
     def _look(self, count_max: int) -> list[tuple[Taker, int]]:
-        """The first ones that want something, and how much; those before them that do not are set apart."""
+        """Return the first takers that want jobs, and how many; set those apart that do not."""
         found: list[tuple[Taker, int]] = []
         full: list[Taker] = []
         for taker in self._hungry:

@@ -1,1 +1,1 @@
-"""A batch as a Parquet object: written, measured, fetched."""
+"""The batch as a Parquet object: its format, the check of its decoded size, and fetching it."""

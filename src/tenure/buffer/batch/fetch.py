@@ -1,4 +1,4 @@
-"""Fetching a batch by its descriptor: from any task, thread or process, without the consumer that handed it out."""
+"""Fetch a batch by its descriptor: from any task, thread or process, without the consumer that handed it out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["FetchHandle"]
 
 
 class FetchHandle:
-    """Fetches and decodes batches; touches no cursor, keeps nothing, and pickles as the store's URL."""
+    """A fetcher and decoder of batches; it touches no cursor, keeps nothing, and pickles as the store's URL."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class FetchHandle:
         return FetchHandle, (self._store,), {"_settings": self._settings}
 
     async def fetch(self, descriptor: Descriptor) -> Batch:
-        """The batch. Raises Corrupt if it is gone or damaged for good, OutcomeUnknown if the store does not answer."""
+        """Return the batch. Raises Corrupt if it is gone or damaged, OutcomeUnknown if the store does not answer."""
         settings = self._settings
         if descriptor.bytes > settings.batch_bytes_max:
             raise Corrupt(
@@ -41,9 +41,9 @@ class FetchHandle:
                 code="batch_too_large",
                 seq=descriptor.seq,
             )
-        patient = RetryingStore(Metered(self._store, self.metrics), settings)
+        retrying = RetryingStore(Metered(self._store, self.metrics), settings)
         try:
-            data = await patient.get(descriptor.location, settings.batch_bytes_max)
+            data = await retrying.get(descriptor.location, settings.batch_bytes_max)
         except ObjectMissing:
             raise gone(descriptor) from None
         batch = await asyncio.to_thread(decode_batch, data, descriptor, settings)
@@ -53,5 +53,5 @@ class FetchHandle:
         return batch
 
     def fetch_blocking(self, descriptor: Descriptor) -> Batch:
-        """As ``fetch``, for threads without a loop."""
+        """Fetch as ``fetch`` does, for threads without a loop."""
         return background().run(self.fetch(descriptor))

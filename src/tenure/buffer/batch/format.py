@@ -1,7 +1,7 @@
-"""A batch as an object: Parquet with zstd and page checksums, that anything which reads Parquet can read.
+"""The format of a batch: a Parquet object with zstd and page checksums, readable by any Parquet reader.
 
-The columns are ``entry`` (binary) and ``range`` (int32: which produce call it came with); the calls' times and payloads
-are in the file's key-value metadata, so that a thousand small calls cost the manifest nothing.
+The columns are ``entry`` (binary) and ``range`` (int32: the number of the produce call it came with). The calls' times
+and metadata are in the file's key-value metadata, so that a thousand small calls cost the manifest nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SCHEMA = pa.schema([pa.field("entry", pa.binary(), nullable=False), pa.field("r
 
 
 class Descriptor(msgspec.Struct, frozen=True):
-    """Where one batch lies and what it must turn out to be: enough for anybody to fetch it."""
+    """The location of one batch and what its object must turn out to be: all that is needed to fetch it."""
 
     seq: int
     location: str
@@ -70,7 +70,7 @@ class Descriptor(msgspec.Struct, frozen=True):
 
 
 class Range(msgspec.Struct, frozen=True, array_like=True):
-    """One produce call within a batch: its first entry's index, when it came, and what the caller said of it."""
+    """One produce call within a batch: its first entry's index, when it came, and the caller's metadata."""
 
     start: int
     ingested_ms: int
@@ -98,12 +98,12 @@ class Batch:
 
     @cached_property
     def entries(self) -> list[bytes]:
-        """The entries, in the order they were produced in; made on first use."""
+        """Return the entries in the order in which they were produced; the list is made on first use."""
         entries: list[bytes] = self.table.column("entry").to_pylist()
         return entries
 
     def range_of(self, index: int) -> Range:
-        """The produce call that the entry at ``index`` came with."""
+        """Return the produce call that the entry at ``index`` came with."""
         return self.ranges[bisect_right(self.ranges, index, key=lambda range_: range_.start) - 1]
 
 
@@ -115,7 +115,7 @@ def load_encoder() -> None:
 def encode_batch(
     calls: Sequence[tuple[Sequence[bytes], Range]], *, buffer_id: str, producer: str, ordinal: int, level: int
 ) -> memoryview:
-    """The object's bytes for these produce calls, where they were encoded: a batch is large, and a copy costs."""
+    """Return the object's bytes for these produce calls, as a view of where they were encoded: a copy would cost."""
     entries: list[bytes] = []
     numbers = array("i")
     for number, (call, _) in enumerate(calls):
@@ -144,17 +144,17 @@ def encode_batch(
 
 
 def decode_batch(data: bytes, descriptor: Descriptor, settings: BufferSettings) -> Batch:
-    """The batch in an object's bytes, which must be what the manifest says.
+    """Return the batch in an object's bytes, which must be what the manifest says.
 
-    Raises Corrupt with a code that says how they are not: ``batch_truncated``, ``batch_damaged``, ``unknown_format``,
-    ``foreign_batch``, ``batch_too_large``. What is decoded is bounded before it is inflated.
+    Raises Corrupt with a code for the difference: ``batch_truncated``, ``batch_damaged``, ``unknown_format``,
+    ``foreign_batch``, ``batch_too_large``. The decoded size is checked before anything is inflated.
     """
     if len(data) != descriptor.bytes:
         raise unusable(descriptor, "batch_truncated", f"it has {len(data):,} bytes instead of {descriptor.bytes:,}")
     if checksum_of(data) != descriptor.checksum:
         raise unusable(descriptor, "batch_damaged", "its checksum does not match")
     try:
-        file = pq.ParquetFile(pa.BufferReader(data))  # its pages need no check of their own: the whole had one
+        file = pq.ParquetFile(pa.BufferReader(data))  # the whole object's checksum was checked: pages need no check
         ranges = footer_ranges(file, descriptor)
         _check_size(decoded_bytes(data, file.metadata, plain_column=0), descriptor, settings)
         table = file.read(columns=["entry", "range"])
@@ -164,9 +164,9 @@ def decode_batch(data: bytes, descriptor: Descriptor, settings: BufferSettings) 
 
 
 def footer_ranges(file: Any, descriptor: Descriptor) -> list[Range]:
-    """The produce calls that a batch's footer tells of, once it has shown that it is this batch's. Raises Corrupt.
+    """Return the produce calls that a batch's footer lists, after checking that it is this batch's. Raises Corrupt.
 
-    ``file`` is a ``pyarrow.parquet.ParquetFile``; of its bytes only the footer is looked at.
+    ``file`` is a ``pyarrow.parquet.ParquetFile``; only its footer is read.
     """
     metadata = file.metadata
     stored = metadata.metadata or {}
@@ -190,13 +190,13 @@ def footer_ranges(file: Any, descriptor: Descriptor) -> list[Range]:
 
 
 def _check_size(size: int, descriptor: Descriptor, settings: BufferSettings) -> None:
-    """Refuse, before it is inflated, what would take more than is allowed, or less than its entries need."""
+    """Raise Corrupt, before inflating, if the decoded size exceeds the limit or is too small for the entries."""
     if size > settings.decoded_bytes_max or descriptor.entries * 4 > size:
         raise unusable(descriptor, "batch_too_large", f"{descriptor.entries:,} entries in {size:,} bytes once decoded")
 
 
 def unusable(descriptor: Descriptor, code: str, why: str) -> Corrupt:
-    """What is raised for a batch that is there and cannot be used."""
+    """Make the error for a batch that is there and cannot be used."""
     return Corrupt(
         f"batch {descriptor.seq} ({descriptor.location}) is unusable: {why}. Restore it, or quarantine it",
         code=code,
@@ -206,7 +206,7 @@ def unusable(descriptor: Descriptor, code: str, why: str) -> Corrupt:
 
 
 def gone(descriptor: Descriptor) -> Corrupt:
-    """What is raised for a batch that is not there."""
+    """Make the error for a batch that is not there."""
     return Corrupt(
         f"batch {descriptor.seq} ({descriptor.location}) is gone. Restore it, or quarantine it",
         code="batch_missing",

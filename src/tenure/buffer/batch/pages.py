@@ -1,7 +1,7 @@
-"""How large a Parquet file is once decoded, found by walking its page headers before anything is inflated.
+"""The decoded size of a Parquet file, read from its page headers before anything is inflated.
 
-A footer can lie, and 64 kB of zstd can say two gigabytes. The reader allocates what each page's header claims, so the
-sum of those claims is what has to be bounded; it is read here with just enough of Thrift's compact protocol.
+A footer can lie, and 64 kB of zstd can claim two gigabytes. The reader allocates what each page's header claims, so the
+sum of those claims is what must be bounded. The headers are parsed with just enough of Thrift's compact protocol.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DEPTH_MAX = 8
 
 
 def decoded_bytes(data: bytes, metadata: Any, *, plain_column: int) -> int:
-    """The bytes that all pages claim to inflate to; raises Corrupt for pages that are none.
+    """Return the bytes that all pages claim to inflate to. Raises Corrupt for bytes that are not pages.
 
     Values of ``plain_column`` must be plain: through a dictionary, one long value could stand for a million.
     """
@@ -61,7 +61,7 @@ class _Thrift:
         self._position = position
 
     def struct(self, depth: int = 0) -> tuple[dict[int, Any], int]:
-        """The fields by id, and where the struct ends."""
+        """Return the fields by id, and where the struct ends."""
         if depth > _DEPTH_MAX:
             raise Corrupt("a page header is nested too deeply", code="batch_damaged")
         fields: dict[int, Any] = {}

@@ -1,1 +1,1 @@
-"""Deleting batches that nobody needs, and giving up damaged ones."""
+"""Garbage collection: delete batches that no group needs, retention, and quarantine of damaged batches."""

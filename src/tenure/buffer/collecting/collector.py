@@ -1,8 +1,8 @@
-"""The collector: void first, delete later, and nothing on a doubt.
+"""The collector: void first, delete later, and delete nothing in doubt.
 
-A batch goes if nothing refers to it, if the store's clock says that it is older than the grace period, if it is older
-than the oldest batch referred to, and if a committed delta says that nobody may refer to it any more. Deltas go block
-by block, after the mark that says so.
+It deletes a batch if nothing refers to it, if by the store's clock it is older than the grace period, if it is older
+than the oldest referenced batch, and if a committed delta forbids every later reference to it. It deletes deltas block
+by block, after the mark that announces it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import aclosing
 
 import msgspec
 
-from tenure.buffer.collecting.retention import Kept, acknowledged, first_needed, kept_for
+from tenure.buffer.collecting.retention import Kept, first_needed, first_unacknowledged, kept_for
 from tenure.buffer.manifest.format import Floor, Op, State, Trim, Void, decode
 from tenure.buffer.manifest.journal import Journal
 from tenure.buffer.manifest.keys import BATCH, CHECKPOINT, DELTA, RUN, freed_key, successor
@@ -28,14 +28,14 @@ from tenure.errors import LeaseLost, TenureError
 __all__ = ["BackgroundCollector", "Backlog", "Collected", "Collector"]
 
 _LISTED_MS_MAX = 600_000
-"""A listing that is older is made again."""
+"""The age after which a listing is made again."""
 
 
 class Backlog:
     """Up to ``objects_max`` of the oldest objects below ``data/``, in order of name."""
 
-    def __init__(self, patient: RetryingStore, *, objects_max: int) -> None:
-        self._patient = patient
+    def __init__(self, retrying: RetryingStore, *, objects_max: int) -> None:
+        self._retrying = retrying
         self._objects_max = objects_max
         self._batches: deque[ObjectInfo] = deque()
         self._listed_ms = 0
@@ -44,11 +44,11 @@ class Backlog:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether a listing ended at too many files that are not the buffer's."""
+        """Return whether a listing ended at too many files that are not the buffer's."""
         return len(self.foreign) > self._objects_max
 
     async def oldest(self, now_ms: int) -> AsyncIterator[ObjectInfo]:
-        """The batches that were listed and not dropped, oldest first; then those behind them, if wanted."""
+        """Yield the batches that were listed and not dropped, oldest first; then list further ones, if wanted."""
         if now_ms - self._listed_ms > _LISTED_MS_MAX:
             self._batches.clear()
         for info in list(self._batches):
@@ -57,16 +57,16 @@ class Backlog:
             yield info
 
     def drop(self, count: int) -> None:
-        """Forget the first ``count``: they are deleted."""
+        """Remove the first ``count``: they are deleted."""
         for _ in range(count):
             self._batches.popleft()
 
     async def _list_on(self, now_ms: int) -> list[ObjectInfo]:
-        """List behind the last batch that is kept, or from the beginning where there is none."""
+        """List after the last batch that is kept, or from the beginning where there is none."""
         if not self._batches:
             self._listed_ms, self.foreign = now_ms, []
         last, found = self._batches[-1].key if self._batches else None, list[ObjectInfo]()
-        async with aclosing(self._patient.listed("data/", last)) as listed:
+        async with aclosing(self._retrying.list_objects("data/", last)) as listed:
             async for info in listed:
                 if BATCH.fullmatch(info.key):
                     found.append(info)
@@ -82,10 +82,10 @@ log = logging.getLogger("tenure.buffer")
 
 
 class Collected(msgspec.Struct):
-    """What one pass did, or with ``dry_run`` would have done."""
+    """The result of one pass, or with ``dry_run`` of the pass that would be made."""
 
     trimmed: int = 0
-    """Batches that nothing refers to any more since this pass."""
+    """Batches that lost their last reference in this pass."""
     objects: int = 0
     bytes: int = 0
     locations: list[str] = []
@@ -95,13 +95,13 @@ class Collected(msgspec.Struct):
     foreign: list[str] = []
     """Files under ``data/`` that are not the buffer's: never deleted."""
     kept: list[Kept] = []
-    """Who or what pins the batches that stay."""
+    """Groups or retention that pin the batches that stay."""
     held_back: str = ""
     """Why the pass stopped where it did."""
 
 
 class Collector:
-    """Deletes what no group needs any more. Any number may run: the manifest orders what they do.
+    """A deleter of what no group needs any more. Any number may run: the manifest orders their passes.
 
     >>> import asyncio
     >>> from tenure.buffer import Collector, Producer
@@ -122,22 +122,22 @@ class Collector:
 
     @classmethod
     def of(cls, journal: Journal, guard: Callable[[State], None]) -> Collector:
-        """A collector on an open journal; ``guard`` raises once it must stop, and is asked before every commit."""
+        """Return a collector on an open journal; ``guard`` is called before every commit, and raises to stop it."""
         collector = cls.__new__(cls)
         collector._begin(journal, guard, opened=True)
         return collector
 
     def _begin(self, journal: Journal, guard: Callable[[State], None], *, opened: bool) -> None:
         self._journal, self._guard, self._opened = journal, guard, opened
-        self._backlog = Backlog(journal.patient, objects_max=journal.settings.collect_objects_max)
+        self._backlog = Backlog(journal.retrying, objects_max=journal.settings.collect_objects_max)
 
     async def run_once(self, *, dry_run: bool = False) -> Collected:
-        """One pass. Raises Corrupt where the manifest is missing or unreadable, with nothing deleted."""
+        """Make one pass. Raises Corrupt where the manifest is missing or unreadable, with nothing deleted."""
         if not self._opened:
             await self._journal.open(create=False, writing=not dry_run)
             self._opened = not dry_run
         self._guard(await self._journal.sync())
-        now_ms = await self._journal.patient.repeat(self._journal.store.now_ms)
+        now_ms = await self._journal.retrying.repeat(self._journal.store.now_ms)
         report = Collected()
         first_seq = await self._trim(now_ms, report, dry_run)
         await self._batches(now_ms, first_seq, report, dry_run)
@@ -149,7 +149,7 @@ class Collector:
         return report
 
     async def close(self) -> None:
-        """Let the upkeep under way end."""
+        """Wait for the upkeep under way."""
         await self._journal.close()
 
     # Trimming
@@ -172,7 +172,7 @@ class Collector:
         self._guard(state)
         if state.retain_for_ms > retain_for_ms:  # raised after the target was found: the next pass finds another
             return None
-        target = min(target, acknowledged(state))
+        target = min(target, first_unacknowledged(state))
         return [Trim(target)] if target > state.first_seq else None
 
     # Batches
@@ -188,7 +188,7 @@ class Collector:
             self._guard(self._journal.state)
             void = self._journal.state.void
             candidates = [info for info in candidates if _name(info) < void]
-            await self._journal.patient.delete([info.key for info in candidates])
+            await self._journal.retrying.delete([info.key for info in candidates])
             self._backlog.drop(len(candidates))
             self._journal.metrics.collected_objects += len(candidates)
             self._journal.metrics.collected_bytes += sum(info.bytes for info in candidates)
@@ -196,7 +196,7 @@ class Collector:
         report.objects, report.bytes = len(candidates), sum(info.bytes for info in candidates)
 
     async def _candidates(self, now_ms: int, first_seq: int, report: Collected) -> list[ObjectInfo]:
-        """The oldest batches up to the first that is referenced, or young, or one too many."""
+        """Return the oldest batches up to the first that is referenced, or young, or one too many."""
         settings, found = self._journal.settings, list[ObjectInfo]()
         oldest = await self._oldest(first_seq)
         async for info in self._backlog.oldest(now_ms):
@@ -217,7 +217,7 @@ class Collector:
         return found
 
     async def _oldest(self, first_seq: int) -> str | None:
-        """The oldest referenced name, as it is or will be once everything below ``first_seq`` is trimmed."""
+        """Return the oldest referenced name once everything below ``first_seq`` is trimmed."""
         state = self._journal.state
         names = [run.oldest_name for run in state.runs if run.end_seq > first_seq]
         names += [entry.name for entry in state.tail[max(0, first_seq - state.tail_seq) :]]
@@ -236,13 +236,13 @@ class Collector:
     async def _deltas(self, now_ms: int, report: Collected, dry_run: bool) -> None:
         """Publish a floor below the older of two readable checkpoints, then free whole blocks below it."""
         state, block = self._journal.state, self._journal.state.block
-        floor = max(state.floor, min(await self._covered(), state.checkpoint + 1) // block * block)
+        floor = max(state.floor, min(await self._find_covered(), state.checkpoint + 1) // block * block)
         if floor > state.floor and not dry_run:
             await self._journal.commit(lambda newer, _: self._decide_floor(newer, floor))
             floor = self._journal.state.floor
         doomed: list[str] = []
         marked = -1
-        async for info in self._journal.patient.listed("manifest/0"):
+        async for info in self._journal.retrying.list_objects("manifest/0"):
             found = DELTA.fullmatch(info.key)
             if found is None or len(doomed) == self._journal.settings.collect_objects_max:
                 break
@@ -251,19 +251,19 @@ class Collector:
                 break
             if number // block > marked and not dry_run:  # the mark is there before the first delta of its block goes
                 marked = number // block
-                await self._journal.patient.create_own(freed_key(marked), b"{}\n")
+                await self._journal.retrying.create_own(freed_key(marked), b"{}\n")
             doomed.append(info.key)
         if not dry_run:
-            await self._journal.patient.delete(doomed)
+            await self._journal.retrying.delete(doomed)
             self._journal.metrics.freed_deltas += len(doomed)
         report.deltas = len(doomed)
 
-    async def _covered(self) -> int:
-        """Deltas below this number are in two checkpoints that can be read, as one may be damaged tomorrow."""
-        listed = [info.key async for info in self._journal.patient.listed("manifest/checkpoint-")]
+    async def _find_covered(self) -> int:
+        """Return the number below which deltas are in two readable checkpoints, as one may be damaged later."""
+        listed = [info.key async for info in self._journal.retrying.list_objects("manifest/checkpoint-")]
         numbers = []
         for key in sorted((key for key in listed if CHECKPOINT.fullmatch(key)), reverse=True)[:2]:
-            data = await self._journal.patient.find(key, self._journal.settings.checkpoint_bytes_max)
+            data = await self._journal.retrying.find(key, self._journal.settings.checkpoint_bytes_max)
             if data is not None:  # else a newer one has taken its place
                 numbers.append(decode(State, data, key).number + 1)
         return min(numbers) if len(numbers) == 2 else 0
@@ -277,7 +277,7 @@ class Collector:
         state = self._journal.state
         lowest = state.runs[0].first_seq if state.runs else state.tail_seq
         doomed: list[str] = []
-        async for info in self._journal.patient.listed("manifest/run-"):
+        async for info in self._journal.retrying.list_objects("manifest/run-"):
             found = RUN.fullmatch(info.key)
             if found is None or int(found[1]) >= lowest:
                 break
@@ -285,7 +285,7 @@ class Collector:
                 doomed.append(info.key)
         report.runs = len(doomed)
         if not dry_run:
-            await self._journal.patient.delete(doomed)
+            await self._journal.retrying.delete(doomed)
 
 
 def _name(info: ObjectInfo) -> str:
@@ -293,7 +293,7 @@ def _name(info: ObjectInfo) -> str:
 
 
 class BackgroundCollector:
-    """One pass at a time on a consumer's journal; ``guard`` raises LeaseLost once it must not go on."""
+    """Collection passes in the background of a consumer, one at a time; ``guard`` raises LeaseLost to end them."""
 
     def __init__(self, journal: Journal, guard: Callable[[State], None], *, wanted: bool) -> None:
         self._journal = journal
@@ -302,13 +302,13 @@ class BackgroundCollector:
         self._passed_at = 0
         self._pass: asyncio.Task[None] | None = None
 
-    def reached(self, frontier: int) -> None:
-        """Let it pass if the frontier has moved by ``ack_every`` batches since the last time."""
+    def advance(self, frontier: int) -> None:
+        """Start a pass if the frontier has moved by ``ack_every`` batches since the last one."""
         if frontier - self._passed_at >= self._journal.settings.ack_every:
-            self.begin(frontier)
+            self.start(frontier)
 
-    def begin(self, frontier: int) -> None:
-        """Let it pass, unless it is at it."""
+    def start(self, frontier: int) -> None:
+        """Start a collection pass unless one is already running."""
         if self._wanted and (self._pass is None or self._pass.done()):
             self._passed_at = frontier
             self._pass = asyncio.create_task(self._run_once())
@@ -319,7 +319,7 @@ class BackgroundCollector:
             await asyncio.gather(self._pass, return_exceptions=True)
 
     async def close(self) -> None:
-        """Cut short what is under way; the next pass finishes it."""
+        """Cancel the pass under way; the next pass finishes it."""
         if self._pass is not None:
             self._pass.cancel()
             await self.idle()

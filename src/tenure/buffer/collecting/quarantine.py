@@ -1,4 +1,4 @@
-"""Giving up a batch on purpose: first the record of it, then the frontier over it."""
+"""Quarantine: give up a batch on purpose. First the record of it, then the frontier moves over it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tenure.buffer.store.interface import ObjectStore
 from tenure.buffer.store.retrying import RetryingStore
 from tenure.errors import Invalid, NotFound
 
-__all__ = ["Quarantined", "quarantine", "quarantined", "record_quarantine"]
+__all__ = ["Quarantined", "find_quarantined", "quarantine", "record_quarantine"]
 
 _REASON_MAX = 4_096
 
 
 class Quarantined(msgspec.Struct, frozen=True):
-    """What ``quarantine/<seq>-<group>.json`` holds: the batch that was skipped, by whom, when and why."""
+    """The content of ``quarantine/<seq>-<group>.json``: the batch that was skipped, by which group, when and why."""
 
     group: str
     reason: str
@@ -33,25 +33,25 @@ class Quarantined(msgspec.Struct, frozen=True):
 
 
 async def record_quarantine(journal: Journal, catalog: Catalog, seq: int, *, group: str, reason: str) -> None:
-    """Write the record; a repeated call finds it there, and the first reason stands."""
+    """Write the record. A repeated call finds it there, and the first reason stands."""
     if not reason or len(reason) > _REASON_MAX:
         raise Invalid(f"a quarantine needs a reason of at most {_REASON_MAX:,} characters")
     found = await catalog.descriptors(seq, 1)
     if not found or found[0].seq != seq:
         raise NotFound(f"batch {seq} is not in the buffer", seq=seq)
     record = Quarantined(group, reason, journal.clock.wall_ms(), journal.id, found[0])
-    await journal.patient.create(quarantine_key(seq, group), msgspec.json.encode(record))
+    await journal.retrying.create(quarantine_key(seq, group), msgspec.json.encode(record))
 
 
 async def quarantine(
     store: ObjectStore | str, seq: int, *, reason: str, group: str = "default", settings: BufferSettings | None = None
 ) -> bool:
-    """For an operator: give up a batch that a group cannot get past, on the record; True where the group skips it now.
+    """Give up a batch that a group cannot get past, on the record; return True where the group skips it now.
 
-    That is where it is the group's next one: the frontier moves over it and the group's consumer is fenced, so start it
-    again. Any other is recorded only: Spark jobs and backfills whose range it is in leave it out. The record is all
-    there is to write, too, while the buffer has no group. Raises NotFound if the batch is not in the buffer, or the
-    group is not among those that it has.
+    This is the operator's call. The group skips the batch if it is its next one: the frontier moves over it and the
+    group's consumer is fenced, so start it again. Any other batch is only recorded: Spark jobs and backfills whose
+    range includes it leave it out. While the buffer has no group, the record is all that is written, too. Raises
+    NotFound if the batch is not in the buffer, or the group is not among those that it has.
     """
     journal = Journal(store, settings=settings)
     state = await journal.open(create=False)
@@ -69,11 +69,13 @@ async def quarantine(
     return is_next
 
 
-async def quarantined(store: ObjectStore, low: int, high: int, *, group: str, settings: BufferSettings) -> set[int]:
-    """Which batches from ``low`` to ``high``, both included, the group has given up."""
-    patient = RetryingStore(Metered(store, BufferMetrics()), settings)
+async def find_quarantined(
+    store: ObjectStore, low: int, high: int, *, group: str, settings: BufferSettings
+) -> set[int]:
+    """Return the batches from ``low`` to ``high``, both included, that the group has given up."""
+    retrying = RetryingStore(Metered(store, BufferMetrics()), settings)
     found = set[int]()
-    async with aclosing(patient.listed("quarantine/", f"quarantine/{low:020}")) as listed:
+    async with aclosing(retrying.list_objects("quarantine/", f"quarantine/{low:020}")) as listed:
         async for info in listed:
             parts = QUARANTINE.fullmatch(info.key)
             if parts is not None and int(parts[1]) > high:

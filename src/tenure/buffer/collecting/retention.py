@@ -1,8 +1,8 @@
-"""How long a buffer keeps its batches, and for whom: a property of the buffer, the same for every collector.
+"""Retention: how long a buffer keeps its batches, and for which groups. The same for every collector.
 
 The manifest holds the retention. A batch stays while a group has not acknowledged it, and for the retention after its
-last entry was produced, by its producer's clock. While a buffer has no group, nobody can say what is needed, so
-everything is.
+last entry was produced, by its producer's clock. While a buffer has no group, it keeps everything: what will be needed
+is not known.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from tenure.buffer.settings import RETAIN_FOR_MS_MAX, BufferSettings
 from tenure.buffer.store.interface import ObjectStore
 from tenure.errors import Invalid
 
-__all__ = ["Kept", "acknowledged", "ask_retention", "first_needed", "kept_for", "set_retention"]
+__all__ = ["Kept", "ask_retention", "first_needed", "first_unacknowledged", "kept_for", "set_retention"]
 
 _GROUPS_NAMED = 5
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """Batches that stay, and why: for the slowest groups, for the retention, or because there is no group yet."""
+    """Batches that stay, and the reason: the slowest groups, the retention, or that there is no group yet."""
 
     why: Literal["group", "retention", "no_group"]
     batches: int
     groups: list[str] = []
-    """The slowest groups: what they have not acknowledged, no other group can release."""
+    """The slowest groups: no other group can release what they have not acknowledged."""
     idle_ms: int = 0
-    """How long ago one of them moved or started."""
+    """How long ago one of them last moved or started."""
 
     def __str__(self) -> str:
         match self.why:
@@ -47,14 +47,14 @@ class Kept(msgspec.Struct, frozen=True):
                 return f"{self.batches:,} as no group has started yet"
 
 
-def acknowledged(state: State) -> int:
-    """The first sequence that some group has not acknowledged; without groups, the first that there is."""
+def first_unacknowledged(state: State) -> int:
+    """Return the first sequence that some group has not acknowledged; without groups, the first that there is."""
     return min((group.next_seq for group in state.groups.values()), default=state.first_seq)
 
 
 async def first_needed(journal: Journal, now_ms: int) -> int:
-    """The first sequence to keep: the first that is not acknowledged by all, or not as old as the retention."""
-    state, acked = journal.state, acknowledged(journal.state)
+    """Return the first sequence to keep: not acknowledged by all groups, or younger than the retention."""
+    state, acked = journal.state, first_unacknowledged(journal.state)
     if state.retain_for_ms == 0:
         return acked
     young_ms, seq = now_ms - state.retain_for_ms, state.first_seq
@@ -70,10 +70,10 @@ async def first_needed(journal: Journal, now_ms: int) -> int:
 
 
 def kept_for(state: State, first_seq: int, now_ms: int) -> list[Kept]:
-    """Why the batches from ``first_seq`` on stay; empty where there are none."""
+    """Return why the batches from ``first_seq`` on stay; empty where there are none."""
     if not state.groups:
         return [Kept("no_group", state.next_seq - first_seq)] if state.next_seq > first_seq else []
-    acked, found = acknowledged(state), list[Kept]()
+    acked, found = first_unacknowledged(state), list[Kept]()
     if acked > first_seq:
         found.append(Kept("retention", acked - first_seq))
     if state.next_seq > acked:
@@ -86,20 +86,20 @@ def kept_for(state: State, first_seq: int, now_ms: int) -> list[Kept]:
 async def set_retention(store: ObjectStore | str, retain_for_ms: int, *, settings: BufferSettings | None = None) -> int:
     """Set how long a buffer keeps its batches, up or down, and return what it was before.
 
-    Raises Invalid for a time that is none, NotFound (``no_buffer``).
+    Raises Invalid for a time out of range, NotFound (``no_buffer``).
     """
-    return await _retained(store, retain_for_ms, decide.retain, settings)
+    return await _commit_retention(store, retain_for_ms, decide.retain, settings)
 
 
 async def ask_retention(store: ObjectStore | str, retain_for_ms: int, *, settings: BufferSettings | None = None) -> int:
     """Have a buffer keep its batches for at least this long, and return what it was before.
 
-    Raises Invalid for a time that is none, NotFound (``no_buffer``).
+    Raises Invalid for a time out of range, NotFound (``no_buffer``).
     """
-    return await _retained(store, retain_for_ms, decide.retain_at_least, settings)
+    return await _commit_retention(store, retain_for_ms, decide.retain_at_least, settings)
 
 
-async def _retained(
+async def _commit_retention(
     store: ObjectStore | str,
     retain_for_ms: int,
     decision: Callable[[State, int], list[Op] | None],

@@ -1,1 +1,1 @@
-"""From a buffer into a table without Spark."""
+"""Ingest without Spark: from a buffer into a table, exactly once, through an async sink."""

@@ -1,7 +1,7 @@
 """A Delta table as a sink: each commit carries its sequence as an application transaction.
 
-Data files, which are Parquet, become visible with the very commit that moves the sequence. Two writers that start from
-the same version collide in the table's log, and one of them is told; so neither a repeat nor a stale writer stores
+Data files, which are Parquet, become visible with the same commit that moves the sequence. Two writers that start from
+the same version collide in the table's log, and one of them fails. So neither a repeat nor a stale writer stores
 anything twice.
 """
 
@@ -23,7 +23,7 @@ __all__ = ["ArrowDeltaSink"]
 
 
 class ArrowDeltaSink:
-    """Rows are pyarrow tables of ``schema``. The table is made where it is not there.
+    """A sink that appends pyarrow tables of ``schema`` to a Delta table, which it creates if absent.
 
     ``storage_options`` go to deltalake as they are; keys are better left in the provider's usual environment.
 
@@ -59,7 +59,7 @@ class ArrowDeltaSink:
         self._storage_options = dict(storage_options or {})
 
     async def last_committed(self, buffer: str) -> int | None:
-        """The sequence of the last application transaction. Raises Invalid where there is no table and can be none."""
+        """Return the sequence of the last application transaction. Raises Invalid where the table cannot be opened."""
         return await asyncio.to_thread(lambda: self._last(self._table(), buffer))
 
     async def write(self, commit: Commit, parts: Sequence[pa.Table]) -> Written:
@@ -67,11 +67,11 @@ class ArrowDeltaSink:
         return await asyncio.to_thread(self._write, commit, parts)
 
     async def check_committed(self, commit: Commit) -> bool:
-        """Whether the table's log has come that far."""
+        """Return whether the table's log has come that far."""
         return commit.is_held_by(await self.last_committed(commit.buffer))
 
     async def close(self) -> None:
-        """Nothing is held between calls."""
+        """Do nothing: the sink holds nothing between calls."""
 
     # In a thread
 

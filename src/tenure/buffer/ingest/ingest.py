@@ -1,8 +1,8 @@
-"""From a buffer into a table: fetch, decode and write overlap, and the frontier follows what is committed.
+"""The ingest runtime: fetch, decode and write overlap, and the frontier follows the sink's commits.
 
-Batches are fetched and decoded ahead, within a budget of bytes, and written in order, several at a time. The sink says
-how far its table is; batches below that are passed over, and only what is committed is ever acknowledged. Whatever
-cannot be fetched, decoded or written stops everything at that batch: nothing is skipped.
+It fetches and decodes batches ahead, within a budget of bytes, and writes them in order, several at a time. The sink
+reports how far its table is. The runtime passes over batches below that, and acknowledges only what is committed. A
+batch that cannot be fetched, decoded or written stops the run at that batch: nothing is skipped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Ingest", "IngestSettings", "Source"]
 
 
 class IngestSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run may hold and how long it waits."""
+    """The limits of a run: what it holds, and how long it waits."""
 
     read_ahead_max: int = 16
     """Batches that are fetched or decoded at once, or wait to be written."""
@@ -42,9 +42,9 @@ class IngestSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The first and the greatest bound of the wait before a repeat; it doubles in between, and the wait is drawn from 0
     to it."""
     poll_ms: int = 100
-    """Between two looks for batches where there was none."""
+    """Wait between two looks for batches where there was none."""
     ack_ms: int = 1_000
-    """Between two acknowledgements, each of which costs requests; the table itself knows at once what it holds."""
+    """Time between two acknowledgements, each of which costs requests; the table itself knows at once what it holds."""
 
     def __post_init__(self) -> None:
         check_limits(self, zero={"backoff_ms", "ack_ms"})
@@ -54,11 +54,11 @@ log = logging.getLogger("tenure.ingest")
 
 Rows = TypeVar("Rows")
 _GROWTH = 4
-"""How much larger than its object a batch is taken to be until it has been decoded."""
+"""The assumed ratio of a batch's decoded size to its object's, until it has been decoded."""
 
 
 class Source(Protocol):
-    """A consumer, as far as it is used here."""
+    """The methods of a consumer that the runtime uses."""
 
     async def next_descriptors(self, count: int) -> Sequence[Descriptor]: ...
 
@@ -70,7 +70,7 @@ class Source(Protocol):
 
 
 class _Taken(Generic[Rows]):
-    """A batch on its way: its rows to be, and the bytes that it holds of the budget."""
+    """A batch on its way: its future rows, and the bytes of the budget that it holds."""
 
     def __init__(self, descriptor: Descriptor) -> None:
         self.descriptor = descriptor
@@ -139,15 +139,17 @@ class Ingest(Generic[Rows]):
         await self._ack()
 
     async def catch_up(self) -> int:
-        """Ingest what there is now, acknowledge it, and return how many batches that were. Raises as `run`, and Closed
-        once it has raised: what was handed out then comes again only through a new consumer.
+        """Ingest what there is now, acknowledge it, and return the number of batches.
+
+        Raises as `run`, and Closed once it has raised: what was handed out then comes again only through a new
+        consumer.
         """
         count = await self._move(asyncio.Event())
         await self._ack()
         return count
 
     async def _move(self, stop: asyncio.Event) -> int:
-        """Write batches until there is none left, or until told to stop, and then those that were begun."""
+        """Write batches until none is left or ``stop`` is set, then those that were begun; return how many."""
         if self._has_failed:
             raise Closed("this run has failed: start another with a new consumer", code="ingest_failed")
         count = 0
@@ -163,7 +165,7 @@ class Ingest(Generic[Rows]):
             self._has_failed = True
             await self._drop_ahead()
             if isinstance(error, Exception):
-                with suppress(TenureError):  # a fenced run may not; its successor passes over what the table holds
+                with suppress(TenureError):  # a fenced run must not; its successor passes over what the table holds
                     await self._ack()
             raise
 
@@ -182,7 +184,7 @@ class Ingest(Generic[Rows]):
         self._fetch_more()
 
     async def _next(self, count: int) -> list[Descriptor]:
-        """The next batches that the table does not hold yet; those it holds are passed over."""
+        """Return the next batches that the table does not hold yet; pass over those that it holds."""
         while descriptors := list(await self._consumer.next_descriptors(count)):
             if self._starting:
                 await self._start(descriptors[0])
@@ -200,7 +202,7 @@ class Ingest(Generic[Rows]):
         return []
 
     async def _start(self, first: Descriptor) -> None:
-        """Ask the sink how far it is; what it holds already is passed over."""
+        """Ask the sink how far it is, and pass over what it holds already."""
         last = await self._sink.last_committed(first.buffer_id)
         if last is not None and last < first.seq - 1:
             raise Conflict(
@@ -215,7 +217,7 @@ class Ingest(Generic[Rows]):
         self._starting = False
 
     def _fetch_more(self) -> None:
-        """Start what the budget allows, in order; the oldest always goes."""
+        """Start the fetches that the budget allows, in order; the oldest always starts."""
         begun = 0
         for number, taken in enumerate(self._ahead):
             begun += taken.bytes
@@ -244,7 +246,7 @@ class Ingest(Generic[Rows]):
             ) from error
 
     async def _drop_ahead(self) -> None:
-        """Let go of what was read ahead and not written."""
+        """Cancel what was read ahead and not written."""
         tasks = [taken.rows for taken in self._ahead if taken.rows is not None]
         self._ahead.clear()
         self._held_bytes = 0
@@ -255,7 +257,7 @@ class Ingest(Generic[Rows]):
     # Writing
 
     async def _write_next(self) -> int:
-        """Write the oldest batches that are ready, together, while the next are fetched."""
+        """Write the oldest batches that are ready, together, while the next ones are fetched; return how many."""
         first = self._ahead[0]
         assert first.rows is not None
         await asyncio.wait([first.rows])
@@ -292,7 +294,7 @@ class Ingest(Generic[Rows]):
         raise Overloaded(f"the sink did not take {commit}: {why}", code="sink_unavailable", low=low.seq)
 
     async def _is_there(self, commit: Commit) -> bool:
-        """Ask a sink that did not know itself; where it cannot tell now, a repeat of the write will."""
+        """Return whether the sink holds a commit in doubt; False where it cannot answer: the repeat finds out."""
         try:
             return await self._sink.check_committed(commit)
         except (OSError, TenureError) as error:

@@ -1,7 +1,8 @@
-"""What the ingest runtime asks of a table: write batches and the sequence they end at, together or not at all.
+"""The sink: the contract of a table that batches are ingested into, exactly once.
 
-A sink that stores both atomically gives exactly once: whoever starts next asks it how far it is. Every commit has an
-identity that is the same on replay, so that an answer that was lost can be asked for again.
+A sink writes batches and the sequence they end at, together or not at all. The next run asks the table how far it is,
+so nothing is lost or stored twice. Every commit has an identity that is the same on replay, so that a lost answer can
+be asked for again.
 
 `tenure.spark.SparkSink` is the same contract for a Spark job: the same `Commit`, the same rule of what a table holds
 and what follows (`Commit.is_held_by`, `Commit.follows`). It differs in two points. It blocks, since a driver waits for
@@ -30,7 +31,7 @@ Rows = TypeVar("Rows", contravariant=True)
 
 
 class Outcome(Enum):
-    """What became of a write, as far as the sink can tell."""
+    """The outcome of a write, as far as the sink knows."""
 
     COMMITTED = "committed"
     """Data and sequence are durable."""
@@ -39,11 +40,11 @@ class Outcome(Enum):
     MAYBE_COMMITTED = "maybe_committed"
     """Unknown: ask `check_committed`, then repeat."""
     FATAL = "fatal"
-    """Repeating cannot help: somebody has to look. Nothing is acknowledged."""
+    """Repeating cannot help: an operator has to look. Nothing is acknowledged."""
 
 
 class Written(NamedTuple):
-    """An outcome, and why where it is not `COMMITTED`."""
+    """An outcome, and the reason where it is not `COMMITTED`."""
 
     outcome: Outcome
     why: str = ""
@@ -62,16 +63,16 @@ class Commit(msgspec.Struct, frozen=True):
         return f"{self.buffer}/{self.sink}/{self.low}-{self.high}/{self.schema_version}"
 
     def is_held_by(self, last: int | None) -> bool:
-        """Whether a table that holds everything up to ``last`` holds this commit."""
+        """Return whether a table that holds everything up to ``last`` holds this commit."""
         return last is not None and last >= self.high
 
     def follows(self, last: int | None) -> bool:
-        """Whether a table that holds everything up to ``last`` may take this commit next; an empty one takes any."""
+        """Return whether a table that ends at ``last`` may take this commit next; an empty one takes any."""
         return last is None or last == self.low - 1
 
 
 def unwritten(commit: Commit, last: int | None) -> Written | None:
-    """Return what a table that ends at ``last`` answers without writing; None where it is to write."""
+    """Return the answer of a table that ends at ``last`` where it needs no write; None where it must write."""
     if commit.is_held_by(last):
         return Written(Outcome.COMMITTED)
     if commit.follows(last):
@@ -80,35 +81,35 @@ def unwritten(commit: Commit, last: int | None) -> Written | None:
 
 
 def says_disk_full(text: str) -> bool:
-    """Whether an error's text, of whatever library, is about a disk or a quota that is used up."""
+    """Return whether an error's text, from any library, reports a full disk or a used-up quota."""
     return any(sign in text for sign in _DISK_FULL)
 
 
 class Sink(Protocol[Rows]):
-    """A table that batches go to. One ingest runtime uses it at a time, and only one of its calls is under way.
+    """A table that batches go to. One ingest runtime uses it at a time, with one call under way.
 
-    ``name`` tells sinks of one buffer apart and must stay the same for the life of the table; ``schema_version`` is
-    raised when ``decode`` changes what it gives.
+    ``name`` distinguishes the sinks of one buffer and must stay the same for the life of the table. Raise
+    ``schema_version`` when ``decode`` changes what it returns.
     """
 
     name: str
     schema_version: int
 
     async def last_committed(self, buffer: str) -> int | None:
-        """The sequence of the last batch of the buffer that the table holds; None where it holds none."""
+        """Return the sequence of the last batch of the buffer that the table holds; None where it holds none."""
         ...
 
     async def write(self, commit: Commit, parts: Sequence[Rows]) -> Written:
-        """Store the rows of these batches and ``commit.high``, atomically. It never raises for what a table may do.
+        """Store the rows of these batches and ``commit.high``, atomically. It never raises for a failure of the table.
 
         A commit that the table holds already is `COMMITTED`, and nothing is stored again.
         """
         ...
 
     async def check_committed(self, commit: Commit) -> bool:
-        """Whether the table holds this commit. Raises OSError where it cannot be asked now."""
+        """Return whether the table holds this commit. Raises OSError where it cannot be asked now."""
         ...
 
     async def close(self) -> None:
-        """Let go of the table."""
+        """Release the table."""
         ...

@@ -1,7 +1,7 @@
 """A table of SQLite as a sink: rows and sequence in one transaction.
 
-The sequence lives in ``tenure_ingest`` of the same database. A write looks at it first, within its transaction, so a
-repeat stores nothing and a gap is refused, whoever else may be writing.
+The sequence is in ``tenure_ingest`` of the same database. A write reads it first, within its transaction, so a repeat
+stores nothing and a gap is refused, also while other writers run.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ create table if not exists tenure_ingest (
 
 
 class SqliteSink:
-    """Rows are tuples for ``insert``, a statement such as ``insert into t (a, b) values (?, ?)``.
+    """A sink for tuples, the parameters of ``insert``, such as ``insert into t (a, b) values (?, ?)``.
 
-    ``create`` makes the table where it is not there. Everything runs in one thread of its own; ``busy_ms`` is how long
-    a write waits for another connection's lock before it is tried again.
+    ``create`` creates the table if absent. All work runs in one thread of its own; ``busy_ms`` is how long a write
+    waits for another connection's lock before it is tried again.
 
     >>> import asyncio
     >>> from tenure.buffer import Commit, SqliteSink
@@ -67,7 +67,7 @@ class SqliteSink:
         self._connection: sqlite3.Connection | None = None
 
     async def last_committed(self, buffer: str) -> int | None:
-        """The sequence that the database holds. Raises Invalid where the database cannot be used."""
+        """Return the sequence that the database holds. Raises Invalid where the database cannot be used."""
         return await self._run(lambda: self._ask(buffer))
 
     async def write(self, commit: Commit, parts: Sequence[Sequence[tuple[Any, ...]]]) -> Written:
@@ -75,7 +75,7 @@ class SqliteSink:
         return await self._run(lambda: self._write(commit, parts))
 
     async def check_committed(self, commit: Commit) -> bool:
-        """Whether the sequence has come that far."""
+        """Return whether the sequence has come that far."""
         return commit.is_held_by(await self.last_committed(commit.buffer))
 
     async def close(self) -> None:
@@ -118,7 +118,7 @@ class SqliteSink:
         try:
             connection = self._open()
             connection.execute("begin immediate")
-        except (sqlite3.OperationalError, Invalid) as error:  # somebody else has it locked, or the file is away
+        except (sqlite3.OperationalError, Invalid) as error:  # locked by another connection, or unreachable
             return Written(Outcome.NOT_COMMITTED, str(error))
         try:
             answer = unwritten(commit, self._last(connection, commit.buffer))
@@ -133,8 +133,8 @@ class SqliteSink:
             )
         except sqlite3.Error as error:
             self._give_up(connection)
-            is_passing = isinstance(error, sqlite3.OperationalError) and _is_passing(error)
-            return Written(Outcome.NOT_COMMITTED if is_passing else Outcome.FATAL, str(error))
+            is_transient = isinstance(error, sqlite3.OperationalError) and _is_transient(error)
+            return Written(Outcome.NOT_COMMITTED if is_transient else Outcome.FATAL, str(error))
         try:
             connection.execute("commit")
         except sqlite3.Error as error:
@@ -143,7 +143,7 @@ class SqliteSink:
         return Written(Outcome.COMMITTED)
 
     def _give_up(self, connection: sqlite3.Connection) -> None:
-        """End the transaction; where that fails too, a new connection finds out what the file holds."""
+        """Roll back; where that fails too, close, and a new connection finds out what the file holds."""
         with suppress(sqlite3.Error):
             if connection.in_transaction:
                 connection.execute("rollback")
@@ -156,7 +156,7 @@ class SqliteSink:
             self._connection = None
 
 
-def _is_passing(error: sqlite3.OperationalError) -> bool:
-    """Whether a lock or a full disk stood in the way, rather than the statement itself."""
+def _is_transient(error: sqlite3.OperationalError) -> bool:
+    """Return whether a lock or a full disk stood in the way, rather than the statement itself."""
     codes = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in codes

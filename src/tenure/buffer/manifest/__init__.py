@@ -1,1 +1,1 @@
-"""The manifest: its format, its fold, the decisions on it, and its objects."""
+"""The manifest: its format, the fold of its deltas, the decisions on its state, and its objects in the store."""

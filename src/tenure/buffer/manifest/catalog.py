@@ -1,4 +1,4 @@
-"""The queue's entries by sequence, wherever they lie: in the tail, or in a run that is read once and kept a while."""
+"""Lookup of the manifest's entries by sequence: in the tail, or in run objects, of which a few are cached."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ _RUNS_KEPT = 4
 
 
 class Catalog:
-    """Looks entries up on the journal's present state."""
+    """A lookup of entries on the journal's present state."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._kept: OrderedDict[int, list[Entry]] = OrderedDict()
 
     async def descriptors(self, first_seq: int, count: int) -> list[Descriptor]:
-        """Up to ``count`` descriptors from ``first_seq`` on, without a gap."""
+        """Return up to ``count`` descriptors from ``first_seq`` on, without a gap."""
         found: list[Descriptor] = []
         async for descriptor in self.walk(first_seq, first_seq + count):
             found.append(descriptor)
         return found
 
     async def walk(self, low: int, high: int) -> AsyncIterator[Descriptor]:
-        """The descriptors from ``low`` up to, not including, ``high``, as far as the queue goes now.
+        """Yield the descriptors from ``low`` up to, not including, ``high``, as far as the queue goes now.
 
-        What is trimmed meanwhile is passed over: whoever may not lose it looks at the first sequence, or its fence.
+        Batches that are trimmed meanwhile are passed over: a caller that must not lose one checks the first sequence,
+        or its fence.
         """
         seq, high = low, min(high, self._journal.state.next_seq)
         while (seq := max(seq, self._journal.state.first_seq)) < high:
@@ -48,7 +49,7 @@ class Catalog:
                 seq += 1
 
     async def _stretch(self, state: State, seq: int) -> tuple[int, list[Entry]] | None:
-        """The entries that lie together with ``seq``, and the first one's sequence; None if they were trimmed."""
+        """Return the entries stored together with ``seq``, and the first one's sequence; None if they were trimmed."""
         if seq >= state.tail_seq:
             return state.tail_seq, state.tail
         run = state.runs[bisect_right(state.runs, seq, key=lambda run: run.end_seq)]
@@ -56,7 +57,7 @@ class Catalog:
         return None if entries is None else (run.first_seq, entries)
 
     async def find(self, producer: str, ordinals: set[int]) -> dict[int, int]:
-        """The sequences of a producer's committed batches; -1 where the batch was trimmed already."""
+        """Return the sequences of a producer's committed batches; -1 where the batch was trimmed already."""
         state = self._journal.state
         found = dict.fromkeys(ordinals, -1)
         for run in [None, *reversed(state.runs)]:
@@ -69,12 +70,12 @@ class Catalog:
         return found
 
     async def _run(self, run: Run) -> list[Entry] | None:
-        """A run's entries; None if it was trimmed since the state was read."""
+        """Return a run's entries; None if it was trimmed since the state was read."""
         if run.first_seq in self._kept:
             self._kept.move_to_end(run.first_seq)
             return self._kept[run.first_seq]
         key = run_key(run.first_seq, run.checksum)
-        data = await self._journal.patient.find(key, self._journal.settings.checkpoint_bytes_max)
+        data = await self._journal.retrying.find(key, self._journal.settings.checkpoint_bytes_max)
         if data is None:
             if run not in (await self._journal.sync()).runs:
                 return None

@@ -1,4 +1,4 @@
-"""How a buffer comes to be, how it is found again, and what a store must show first."""
+"""Create a buffer, find an existing one by its marker, and probe a store for create-if-absent."""
 
 from __future__ import annotations
 
@@ -16,48 +16,48 @@ __all__ = ["create_buffer", "find_buffer", "probe"]
 _MARKER_BYTES_MAX = 64 * 1024
 
 
-async def probe(patient: RetryingStore) -> None:
-    """Create the same key twice: a store that lets the second one through would lose commits, and is refused."""
+async def probe(retrying: RetryingStore) -> None:
+    """Create the same key twice, and raise StoreRefused if the second succeeds: such a store would lose commits."""
     key = f"probe/{secrets.token_hex(16)}"
     try:
-        await patient.create_own(key, b"first")
+        await retrying.create_own(key, b"first")
         for attempt in range(10):
             try:
-                await patient.store.put_new(key, b"second")
+                await retrying.store.put_new(key, b"second")
             except ObjectExists:
                 return
             except OutcomeUnknown:
-                await patient.pause(attempt, 1_000)
+                await retrying.pause(attempt, 1_000)
                 continue
             raise StoreRefused(
                 "this store ignores create-if-absent: writers would overwrite each other's commits. Use another one",
                 code="store_unconditional",
-                url=patient.store.url,
+                url=retrying.store.url,
             )
-        raise OutcomeUnknown("the store does not answer", url=patient.store.url)
+        raise OutcomeUnknown("the store does not answer", url=retrying.store.url)
     finally:
-        await patient.delete([key])
+        await retrying.delete([key])
 
 
-async def find_buffer(patient: RetryingStore, settings: BufferSettings) -> Marker | None:
-    """The buffer under the prefix, or None where the prefix is empty.
+async def find_buffer(retrying: RetryingStore, settings: BufferSettings) -> Marker | None:
+    """Return the marker of the buffer under the prefix, or None where the prefix is empty.
 
     Raises Corrupt where batches are left without a manifest, and Conflict where the prefix holds something else.
     """
-    data = await patient.find(MARKER, _MARKER_BYTES_MAX)
+    data = await retrying.find(MARKER, _MARKER_BYTES_MAX)
     if data is not None:
         return decode(Marker, data, MARKER)
-    first = await patient.find(delta_key(0), settings.delta_bytes_max)
-    if first is not None:  # whoever created it was stopped before the marker
-        return await _mark(patient, decode(Delta, first, delta_key(0)).buffer)
-    async for info in patient.listed("manifest/checkpoint-"):  # the marker alone is lost: it can be had again
-        if (data := await patient.find(info.key, settings.checkpoint_bytes_max)) is not None:
-            return await _mark(patient, decode(State, data, info.key).buffer)
-    async for info in patient.listed(""):
+    first = await retrying.find(delta_key(0), settings.delta_bytes_max)
+    if first is not None:  # its creator was stopped before it wrote the marker
+        return await _mark(retrying, decode(Delta, first, delta_key(0)).buffer)
+    async for info in retrying.list_objects("manifest/checkpoint-"):  # only the marker is lost: write it again
+        if (data := await retrying.find(info.key, settings.checkpoint_bytes_max)) is not None:
+            return await _mark(retrying, decode(State, data, info.key).buffer)
+    async for info in retrying.list_objects(""):
         if info.key.startswith("probe/"):
             continue
-        if await patient.exists(MARKER) or await patient.exists(delta_key(0)):  # created while we looked
-            return await find_buffer(patient, settings)
+        if await retrying.exists(MARKER) or await retrying.exists(delta_key(0)):  # created since the first look
+            return await find_buffer(retrying, settings)
         if info.key.startswith(("data/", "manifest/", "quarantine/", "plan/")):
             raise Corrupt(
                 f"the manifest of this buffer is gone, but {info.key} is there: "
@@ -71,8 +71,8 @@ async def find_buffer(patient: RetryingStore, settings: BufferSettings) -> Marke
     return None
 
 
-async def create_buffer(patient: RetryingStore, settings: BufferSettings, *, writer: str, ts_ms: int) -> Marker:
-    """Create the first delta, then the marker; of two that try at once, one buffer comes to be."""
+async def create_buffer(retrying: RetryingStore, settings: BufferSettings, *, writer: str, ts_ms: int) -> Marker:
+    """Create the first delta, then the marker; of two concurrent calls, one creates the buffer and both return it."""
     delta = Delta(
         format=FORMAT,
         buffer=fresh_id(ts_ms),
@@ -83,12 +83,12 @@ async def create_buffer(patient: RetryingStore, settings: BufferSettings, *, wri
         ts_ms=ts_ms,
         ops=[Genesis(settings.free_deltas, list(settings.initial_groups))],
     )
-    if await patient.create(delta_key(0), encode(delta)):
-        return await _mark(patient, delta.buffer)
-    theirs = await patient.get(delta_key(0), settings.delta_bytes_max)
-    return await _mark(patient, decode(Delta, theirs, delta_key(0)).buffer)
+    if await retrying.create(delta_key(0), encode(delta)):
+        return await _mark(retrying, delta.buffer)
+    theirs = await retrying.get(delta_key(0), settings.delta_bytes_max)
+    return await _mark(retrying, decode(Delta, theirs, delta_key(0)).buffer)
 
 
-async def _mark(patient: RetryingStore, buffer: str) -> Marker:
-    await patient.create(MARKER, encode(Marker(FORMAT, buffer)))
-    return decode(Marker, await patient.get(MARKER, _MARKER_BYTES_MAX), MARKER)
+async def _mark(retrying: RetryingStore, buffer: str) -> Marker:
+    await retrying.create(MARKER, encode(Marker(FORMAT, buffer)))
+    return decode(Marker, await retrying.get(MARKER, _MARKER_BYTES_MAX), MARKER)

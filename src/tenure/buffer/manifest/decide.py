@@ -1,7 +1,7 @@
-"""Decisions on a state: the operations of the next delta, or a refusal. No I/O, no clock.
+"""Decisions on a state: the operations of the next delta, or an error. No I/O, no clock.
 
-Each returns None where the state already shows what was asked for, which is how a repeated call after a lost reply
-finds out that it has succeeded.
+Each returns None where the state already shows what was asked for: a call repeated after a lost reply finds out this
+way that it has succeeded.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _GROUPS_NAMED = 10
 def append(
     state: State, entries: Sequence[Entry], *, newest: str | None, in_doubt: bool, producers_max: int
 ) -> list[Op] | None:
-    """Append what the state does not show yet; all entries are of one producer, ordinals rising.
+    """Append the entries that the state does not show yet; all are of one producer, with rising ordinals.
 
-    ``newest`` is the newest name that the producer has seen on its record: any other, but these entries' own, was
-    committed by somebody else under its name, and then an ordinal on the record proves nothing. Raises LeaseLost in
-    that case, and Indeterminate where an earlier attempt may have succeeded and the record of it is gone. None is for
-    producers whose ordinals always mean the same batches, whoever commits them. Raises Invalid for a new name where
-    the manifest remembers ``producers_max`` names.
+    ``newest`` is the newest name that the producer has seen on its record. Any other name, except these entries' own,
+    was committed by another producer of the same name, and then an ordinal on the record proves nothing: raises
+    LeaseLost. Raises Indeterminate where an earlier attempt may have succeeded and its record is gone. Pass None for
+    producers whose ordinals always mean the same batches, whichever process commits them. Raises Invalid for a new name
+    where the manifest remembers ``producers_max`` names.
     """
     record = state.producers.get(entries[0].producer)
     if record is None and not is_fresh_id(entries[0].producer):
@@ -69,14 +69,14 @@ def append(
 
 
 def void_names(state: State, entries: Sequence[Entry]) -> set[str]:
-    """The names among the uncommitted entries that must be uploaded anew, under names above the void mark."""
+    """Return the names of uncommitted entries that must be uploaded again, under names above the void mark."""
     record = state.producers.get(entries[0].producer)
     last = -1 if record is None else record.ordinal
     return {entry.name for entry in entries if entry.ordinal > last and entry.name < state.void}
 
 
 def forget(state: State, producers_max: int) -> list[Op]:
-    """Forget the oldest producers without a name once there are too many: enough that the next time is far away."""
+    """Forget the oldest producers without a name once there are too many, a quarter at once so that it is rare."""
     excess = state.producers.unnamed_count - producers_max
     if excess <= 0:
         return []
@@ -85,7 +85,7 @@ def forget(state: State, producers_max: int) -> list[Op]:
 
 
 def start(state: State, group: str, consumer: str, last_acked: int | None, *, groups_max: int) -> list[Op] | None:
-    """A consumer takes the group over; with ``last_acked`` its frontier moves right behind it.
+    """Let a consumer take the group over; with ``last_acked`` its frontier moves to right after it.
 
     Raises Invalid for a ``last_acked`` below the frontier or beyond the end.
     """
@@ -94,7 +94,7 @@ def start(state: State, group: str, consumer: str, last_acked: int | None, *, gr
         return None
     if known is None and len(state.groups) >= groups_max:
         raise Invalid(f"the buffer has {len(state.groups)} groups already: drop one", code="too_many_groups")
-    # A group that was dropped may come again: the number of a delta is above every epoch that was ever given.
+    # A dropped group may be created again: a delta's number is above every epoch that was ever assigned.
     epoch, lowest = (state.number, state.first_seq) if known is None else (known.epoch, known.next_seq)
     target = lowest if last_acked is None else last_acked + 1
     if not lowest <= target <= state.next_seq:
@@ -123,13 +123,13 @@ def fence(state: State, group: str, epoch: int) -> None:
 
 
 def frontier(state: State, group: str, epoch: int, next_seq: int) -> list[Op] | None:
-    """The group has acknowledged everything below ``next_seq``. Raises LeaseLost when fenced."""
+    """Acknowledge everything below ``next_seq`` for the group. Raises LeaseLost when fenced."""
     fence(state, group, epoch)
     return [Frontier(group, epoch, next_seq)] if state.groups[group].next_seq < next_seq else None
 
 
 def skip(state: State, group: str, epoch: int, seq: int) -> list[Op] | None:
-    """The group gives up the batch at ``seq``, which must be its next one. Raises LeaseLost, Invalid."""
+    """Give up the batch at ``seq``, which must be the group's next one. Raises LeaseLost, Invalid."""
     fence(state, group, epoch)
     following = state.groups[group].next_seq
     if following == seq + 1:
@@ -152,12 +152,12 @@ def retain(state: State, retain_for_ms: int) -> list[Op] | None:
 
 
 def retain_at_least(state: State, retain_for_ms: int) -> list[Op] | None:
-    """Keep batches for this long, or for longer where somebody has asked for that."""
+    """Keep batches for this long, or longer where the buffer keeps them longer already."""
     return retain(state, max(retain_for_ms, state.retain_for_ms))
 
 
 def no_group(state: State, group: str) -> NotFound:
-    """The error for a group that is not there, with the names of some that are."""
+    """Make the error for a group that is not there, with the names of some that are."""
     known = ", ".join(sorted(state.groups)[:_GROUPS_NAMED])
     more = len(state.groups) - _GROUPS_NAMED
     there = f"it has {known}" + (f" and {more} more" if more > 0 else "") if known else "it has none"

@@ -1,7 +1,7 @@
-"""The manifest's state is a fold over its deltas: ``fold(state, delta) -> state``, pure and checked.
+"""The fold of the manifest's deltas into its state: ``fold(state, delta) -> state``, pure and checked.
 
-A writer folds its delta before it creates it, so what the fold refuses is never written by us; met in the store, it is
-``Corrupt``: a foreign or broken writer was there, and nobody may go on.
+A writer folds its delta before it creates it, so this version never writes what the fold refuses. A delta in the store
+that the fold refuses is ``Corrupt``: a foreign or broken writer wrote it, and no reader may continue.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["fold", "invariants"]
 
 
 def fold(state: State | None, delta: Delta, checksum: str) -> State:
-    """The state after ``delta``, whose bytes have that checksum; ``None`` stands for the state before delta 0."""
+    """Return the state after ``delta``, whose bytes have that checksum; ``None`` is the state before delta 0."""
     if state is None:
         state = _begin(delta)
     if delta.buffer != state.buffer:

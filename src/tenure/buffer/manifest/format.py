@@ -1,7 +1,7 @@
-"""What the manifest's objects say: deltas, runs and checkpoints, and how they are coded.
+"""The manifest's objects and their encoding: deltas with their operations, runs, checkpoints.
 
 Each is one line of JSON and a second line with the CRC32C of the first, so that a person can read it and a flipped bit
-cannot hide. Deltas are chained: each carries the checksum of the one before it.
+is found. Deltas are chained: each carries the checksum of the one before it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """One batch in the queue; its sequence is its place."""
+    """One batch in the queue; its sequence follows from its position."""
 
     name: str
     bytes: int
@@ -62,7 +62,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
-    """Where a stretch of entries lies that left the tail, and what must be known without reading it."""
+    """A stretch of entries that left the tail: where it is stored, and what must be known without reading it."""
 
     first_seq: int
     count: int
@@ -76,7 +76,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Group(msgspec.Struct, frozen=True, array_like=True):
-    """One group: who may consume, and the first sequence it has not acknowledged."""
+    """One group: which consumer may consume, and the first sequence it has not acknowledged."""
 
     epoch: int
     consumer: str
@@ -86,20 +86,20 @@ class Group(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Genesis(msgspec.Struct, frozen=True, tag="genesis"):
-    """The buffer begins; only in delta 0."""
+    """Creation of the buffer; only in delta 0."""
 
     block: int
     groups: list[str]
 
 
 class Append(msgspec.Struct, frozen=True, tag="append"):
-    """The batches join the queue, in order."""
+    """Batches that join the queue, in order."""
 
     entries: list[Entry]
 
 
 class Epoch(msgspec.Struct, frozen=True, tag="epoch"):
-    """A consumer takes the group over, and its frontier stands at ``next_seq``."""
+    """A takeover of the group by a consumer; its frontier stands at ``next_seq``."""
 
     group: str
     epoch: int
@@ -108,7 +108,7 @@ class Epoch(msgspec.Struct, frozen=True, tag="epoch"):
 
 
 class Frontier(msgspec.Struct, frozen=True, tag="frontier"):
-    """Everything below ``next_seq`` is acknowledged by the group."""
+    """An acknowledgement by the group of everything below ``next_seq``."""
 
     group: str
     epoch: int
@@ -116,7 +116,7 @@ class Frontier(msgspec.Struct, frozen=True, tag="frontier"):
 
 
 class Skip(msgspec.Struct, frozen=True, tag="skip"):
-    """The batch at ``seq``, the group's next one, is given up; a quarantine object says why."""
+    """A batch given up: the group's next one, at ``seq``; a quarantine object has the reason."""
 
     group: str
     epoch: int
@@ -124,32 +124,33 @@ class Skip(msgspec.Struct, frozen=True, tag="skip"):
 
 
 class Drop(msgspec.Struct, frozen=True, tag="drop"):
-    """The group is gone and pins nothing any more."""
+    """Removal of a group: it pins nothing any more."""
 
     group: str
 
 
 class Seal(msgspec.Struct, frozen=True, tag="seal"):
-    """The tail's first entries live in this run from now on."""
+    """A move of the tail's first entries into this run."""
 
     run: Run
 
 
 class Checkpointed(msgspec.Struct, frozen=True, tag="checkpoint"):
-    """There is a checkpoint of the state after delta ``number``."""
+    """A note that there is a checkpoint of the state after delta ``number``."""
 
     number: int
 
 
 class Trim(msgspec.Struct, frozen=True, tag="trim"):
-    """Batches below ``first_seq`` are referenced no longer."""
+    """Removal of the references to batches below ``first_seq``."""
 
     first_seq: int
 
 
 class Void(msgspec.Struct, frozen=True, tag="void"):
-    """No batch named below ``below`` may be committed any more; producers without a name that are silent since
-    ``silent_ms`` are forgotten.
+    """A ban on commits of batches named below ``below``.
+
+    Producers without a name that have been silent since ``silent_ms`` are forgotten.
     """
 
     below: str
@@ -157,19 +158,19 @@ class Void(msgspec.Struct, frozen=True, tag="void"):
 
 
 class Forget(msgspec.Struct, frozen=True, tag="forget"):
-    """There are too many producers: those without a name of their own whose newest batch is below go."""
+    """Removal of unnamed producers whose newest batch is below: there are too many."""
 
     below: str
 
 
 class Retain(msgspec.Struct, frozen=True, tag="retain"):
-    """From now on the buffer keeps each batch for this long after its last entry was produced, whoever collects."""
+    """A change of the retention: each batch stays this long after its last entry was produced, for every collector."""
 
     retain_for_ms: int
 
 
 class Floor(msgspec.Struct, frozen=True, tag="floor"):
-    """Deltas below ``number`` are covered by a checkpoint and may be freed."""
+    """A note that deltas below ``number`` are covered by a checkpoint and may be freed."""
 
     number: int
 
@@ -178,7 +179,7 @@ Op = Genesis | Append | Epoch | Frontier | Skip | Drop | Seal | Checkpointed | T
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """One commit. ``writer`` and ``nonce`` make its bytes its own, so that a writer recognises them."""
+    """One commit. ``writer`` and ``nonce`` make its bytes unique, so that a writer recognises its own."""
 
     format: int
     buffer: str
@@ -191,7 +192,7 @@ class Delta(msgspec.Struct, frozen=True):
 
 
 class RunBody(msgspec.Struct, frozen=True):
-    """What a run object holds."""
+    """The content of a run object."""
 
     format: int
     buffer: str
@@ -200,14 +201,14 @@ class RunBody(msgspec.Struct, frozen=True):
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """``buffer.json``: from now on there must be a manifest here."""
+    """``buffer.json``: a prefix that has it must have a manifest."""
 
     format: int
     buffer: str
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """``plan/<group>/<low>.json``: who plans from ``low`` ends at ``high``, whatever their limits are."""
+    """``plan/<group>/<low>.json``: a range planned from ``low`` ends at ``high``, for every planner and its limits."""
 
     format: int
     buffer: str
@@ -216,7 +217,7 @@ class Cut(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct):
-    """The folded manifest; what a checkpoint holds. ``fold`` makes new ones and never changes an old one."""
+    """The folded manifest, and the content of a checkpoint. ``fold`` returns a new one and never changes an old one."""
 
     format: int
     buffer: str
@@ -240,11 +241,11 @@ class State(msgspec.Struct):
 
     @property
     def tail_seq(self) -> int:
-        """The sequence of the tail's first entry."""
+        """Return the sequence of the tail's first entry."""
         return self.next_seq - len(self.tail)
 
     def oldest_name(self) -> str | None:
-        """No referenced batch is named below this; None while nothing is referenced."""
+        """Return a name below which no batch is referenced; None while nothing is referenced."""
         names = [run.oldest_name for run in self.runs] + [entry.name for entry in self.tail]
         return min(names, default=None)
 
@@ -254,14 +255,14 @@ class _Versioned(msgspec.Struct):
 
 
 def plain(value: object) -> object:
-    """A type of ours as one that msgspec knows."""
+    """Convert a type of ours to one that msgspec knows."""
     if isinstance(value, Producers):
         return value.plain()
     raise NotImplementedError(type(value))
 
 
-def _restored(kind: type, value: object) -> object:
-    """The opposite of ``plain``."""
+def _restore(kind: type, value: object) -> object:
+    """Convert back from ``plain``."""
     if kind is Producers:
         return Producers(msgspec.convert(value, dict[str, ProducerRecord]))
     raise NotImplementedError(kind)
@@ -270,23 +271,23 @@ def _restored(kind: type, value: object) -> object:
 _encoder = msgspec.json.Encoder(enc_hook=plain)
 _versioned = msgspec.json.Decoder(_Versioned)
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {
-    kind: msgspec.json.Decoder(kind, dec_hook=_restored) for kind in (Delta, RunBody, Marker, State, Cut)
+    kind: msgspec.json.Decoder(kind, dec_hook=_restore) for kind in (Delta, RunBody, Marker, State, Cut)
 }
 
 
 def checksum_of(data: bytes | memoryview) -> str:
-    """CRC32C as eight hexadecimal digits."""
+    """Return the CRC32C as eight hexadecimal digits."""
     return f"{crc32c(data):08x}"
 
 
 def encode(value: Delta | RunBody | Marker | State | Cut) -> bytes:
-    """The object's bytes."""
+    """Return the object's bytes."""
     body = _encoder.encode(value)
     return body + b'\n"%s"\n' % checksum_of(body).encode()
 
 
 def decode(kind: type[T], data: bytes, key: str) -> T:
-    """The value in an object's bytes; raises Corrupt, saying whether it is damage or a newer format."""
+    """Return the value in an object's bytes. Raises Corrupt, which says whether it is damage or a newer format."""
     body, _, rest = data.partition(b"\n")
     if rest != b'"%s"\n' % checksum_of(body).encode():
         raise Corrupt(f"{key} is damaged: its checksum does not match", code="manifest_damaged", key=key)

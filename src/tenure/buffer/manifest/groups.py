@@ -1,4 +1,4 @@
-"""The groups of a buffer: where each stands, what it pins, and how one is dropped."""
+"""The groups of a buffer: list where each stands and what it pins, and drop one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tenure.buffer.manifest.journal import Journal
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store.interface import ObjectStore
 
-__all__ = ["GroupStat", "drop_group", "group_standing", "group_stats", "groups"]
+__all__ = ["GroupStat", "drop_group", "group_stat", "group_stats", "groups"]
 
 
 class GroupStat(msgspec.Struct, frozen=True):
-    """Where a group stands."""
+    """The position of a group."""
 
     group: str
     epoch: int
@@ -24,9 +24,9 @@ class GroupStat(msgspec.Struct, frozen=True):
     lag_batches: int
     lag_ms: int
     idle_ms: int
-    """How long ago its frontier moved, or a consumer of it started."""
+    """Time since its frontier moved, or a consumer of it started."""
     pinned_batches: int
-    """Batches that this group alone has not acknowledged yet: no other group keeps them."""
+    """Batches that only this group has not acknowledged yet: no other group keeps them."""
     skipped: int
 
 
@@ -38,14 +38,15 @@ async def groups(store: ObjectStore | str, *, settings: BufferSettings | None = 
 
 
 async def group_stats(journal: Journal) -> list[GroupStat]:
-    """As ``groups``, on an open journal."""
+    """Return the same as ``groups``, from an open journal."""
     catalog = Catalog(journal)
     return [await _stat(journal, catalog, name, group) for name, group in sorted(journal.state.groups.items())]
 
 
-async def group_standing(store: ObjectStore | str, group: str, *, settings: BufferSettings | None = None) -> GroupStat:
-    """Return where one group of a buffer stands. One that has not started has no consumer, and will read from the
-    first batch that the buffer keeps. Raises NotFound (``no_buffer``).
+async def group_stat(store: ObjectStore | str, group: str, *, settings: BufferSettings | None = None) -> GroupStat:
+    """Return where one group of a buffer stands. Raises NotFound (``no_buffer``).
+
+    A group that has not started has no consumer, and will read from the first batch that the buffer keeps.
     """
     journal = Journal(store, settings=settings)
     state = await journal.open(create=False, writing=False)
@@ -78,7 +79,7 @@ def _pinned(state: State, name: str, next_seq: int) -> int:
 
 
 async def drop_group(store: ObjectStore | str, group: str, *, settings: BufferSettings | None = None) -> None:
-    """Forget a group, so that it keeps no batch any more; its consumer is fenced. Raises NotFound (``no_group``)."""
+    """Remove a group, so that it pins no batch any more; its consumer is fenced. Raises NotFound (``no_group``)."""
     journal = Journal(store, settings=settings)
     await journal.open(create=False)
     await journal.commit(lambda state, _: decide.drop(state, group))

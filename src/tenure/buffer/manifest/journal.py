@@ -1,7 +1,7 @@
-"""The manifest over a store: open it, follow it, and commit to it.
+"""The journal: open a buffer's manifest on a store, follow its deltas, and commit to it.
 
-``commit`` takes a decision, not operations: it is asked again on the new state whenever somebody else took the number.
-The order of the steps is the proof; docs/design/buffer.md walks through it.
+``commit`` takes a decision, not operations: it is called again on the new state whenever another writer took the
+number. The order of the steps is the proof; docs/design/buffer.md walks through it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tenure.errors import Corrupt, Invalid, NotFound, Overloaded, TenureError
 __all__ = ["Decision", "Journal"]
 
 Decision = Callable[[State, bool], list[Op] | None]
-"""What to commit on this state, or None for nothing; True says that an earlier attempt may have succeeded."""
+"""Returns what to commit on this state, or None for nothing; True says that an earlier attempt may have succeeded."""
 
 _OPENINGS_MAX = 8
 _STUCK_MAX = 3
@@ -37,7 +37,7 @@ _STALE_MS = 10_000
 
 
 class Journal:
-    """One follower and writer of a manifest. ``state`` is that of the last look, and is never changed in place."""
+    """One follower and writer of a manifest. ``state`` is that of the last read, and is never changed in place."""
 
     state: State
 
@@ -47,9 +47,9 @@ class Journal:
         self.metrics = BufferMetrics(started_ms=self.clock.wall_ms())
         inner = open_store(store) if isinstance(store, str) else store
         self.store = Metered(inner, self.metrics)
-        self.patient = RetryingStore(self.store, self.settings)
+        self.retrying = RetryingStore(self.store, self.settings)
         self.id = fresh_id(self.clock.wall_ms())
-        self.upkeep = Upkeep(self.patient, self.settings, self.metrics)
+        self.upkeep = Upkeep(self.retrying, self.settings, self.metrics)
         self._lock = asyncio.Lock()
         self._looked_ms = self._proved_ms = self.clock.boot_ms()
         self._anchor = -1
@@ -57,11 +57,11 @@ class Journal:
     async def open(self, *, create: bool, writing: bool = True) -> State:
         """Find the buffer, or create it on an empty prefix; raises NotFound, Corrupt, Conflict, StoreRefused.
 
-        An opener whose settings ask for a longer retention than the buffer's raises it. Whoever only looks passes
+        An opener whose settings ask for a longer retention than the buffer's raises it. A reader passes
         ``writing=False``, and needs no right to write.
         """
         if writing:
-            await probe(self.patient)
+            await probe(self.retrying)
         marker = await self.marker(create=create)
         self.state = await self._load()
         if self.state.buffer != marker.buffer:
@@ -75,12 +75,12 @@ class Journal:
         return self.state
 
     async def marker(self, *, create: bool = False) -> Marker:
-        """Whose prefix this is, without reading the manifest; raises NotFound (``no_buffer``), Corrupt, Conflict."""
-        marker = await find_buffer(self.patient, self.settings)
+        """Return the marker, without reading the manifest; raises NotFound (``no_buffer``), Corrupt, Conflict."""
+        marker = await find_buffer(self.retrying, self.settings)
         if marker is not None:
             return marker
         if create:
-            return await create_buffer(self.patient, self.settings, writer=self.id, ts_ms=self.clock.wall_ms())
+            return await create_buffer(self.retrying, self.settings, writer=self.id, ts_ms=self.clock.wall_ms())
         raise NotFound(
             f"there is no buffer at {self.store.url}: check where it is, or let a producer make one",
             code="no_buffer",
@@ -88,23 +88,23 @@ class Journal:
         )
 
     async def sync(self) -> State:
-        """Fold what was committed since the last look."""
+        """Fold what was committed since the last read, and return the state."""
         async with self._lock:
             await self._prove()
             return await self._sync()
 
     async def commit(self, decide: Decision) -> State | None:
-        """Commit what ``decide`` wants on the newest state; None if it wanted nothing.
+        """Commit what ``decide`` returns on the newest state; return None if that is nothing.
 
-        Raises what ``decide`` raises, OutcomeUnknown when the store stays silent (the commit may have happened, and
-        repeating the call finds out), Overloaded when other writers won every attempt.
+        Raises what ``decide`` raises, OutcomeUnknown when the store stays silent (the commit may have happened;
+        repeating the call finds out), StoreFull, Overloaded when other writers won every attempt.
         """
         async with self._lock:
             started = time.monotonic()
             in_doubt = False
             await self._prove()
             if self.clock.boot_ms() - self._looked_ms > _STALE_MS:
-                await self._sync()  # the next number may have been freed meanwhile: better seen before the create
+                await self._sync()  # the next number may have been freed meanwhile: see that before the create
             for attempt in range(self.settings.commit_attempts_max):
                 ops = decide(self.state, in_doubt)
                 if ops is None:
@@ -113,19 +113,19 @@ class Journal:
                 if folded is not None:
                     self._measure(started)
                     return folded
-                if await self._freed(self.state.number + 1):
-                    # The number may have been used and freed before ours was created there: only the state can tell.
+                if await self._is_freed(self.state.number + 1):
+                    # The number may have been used and freed before ours was created there: only the state shows it.
                     in_doubt, self.state = True, await self._load()
                 else:
                     await self._sync()
                 self.metrics.conflicts += 1
-                await self.patient.pause(attempt // 2, self.settings.conflict_ms_max)
+                await self.retrying.pause(attempt // 2, self.settings.conflict_ms_max)
             raise Overloaded("other writers took every number: try again later", code="contended")
 
     async def close(self, *, within_ms: float = math.inf) -> None:
-        """Let the upkeep under way end and announce it, within ``upkeep_ms_max`` too; the next writer does the rest.
+        """Wait for the upkeep under way and announce it, within ``upkeep_ms_max``; the next writer does the rest.
 
-        It rides on no later commit of ours, and of writers that commit once and go, nobody else would announce it.
+        No later commit of this writer can announce it. Where every writer commits once and leaves, no other would.
         """
         try:
             async with asyncio.timeout(min(within_ms, self.settings.upkeep_ms_max) / 1000):
@@ -139,7 +139,7 @@ class Journal:
             await self.upkeep.close()
 
     async def _attempt(self, ops: list[Op]) -> State | None:
-        """Create the next delta with these operations; None if the number went to another."""
+        """Create the next delta with these operations; return None if another writer took the number."""
         number = self.state.number + 1
         delta = Delta(
             format=FORMAT,
@@ -149,28 +149,28 @@ class Journal:
             writer=self.id,
             nonce=secrets.token_hex(8),
             ts_ms=self.clock.wall_ms(),
-            ops=[*self.upkeep.riding(self.state), *ops],
+            ops=[*self.upkeep.pending_ops(self.state), *ops],
         )
         data = encode(delta)
         if len(data) > self.settings.delta_bytes_max:
             raise Invalid(f"a delta of {len(data):,} bytes exceeds delta_bytes_max", code="delta_too_large")
         folded = fold(self.state, delta, checksum_of(data))  # what the fold refuses is never written
-        if not await self.patient.create(delta_key(number), data) or await self._freed(number):
+        if not await self.retrying.create(delta_key(number), data) or await self._is_freed(number):
             return None
         before, self.state = self.state, folded
         self._looked_ms = self.clock.boot_ms()
-        self.upkeep.after(before, folded)
+        self.upkeep.schedule(before, folded)
         return folded
 
-    async def _freed(self, number: int, block: int | None = None) -> bool:
-        return await self.patient.exists(freed_key(number // (block or self.state.block)))
+    async def _is_freed(self, number: int, block: int | None = None) -> bool:
+        return await self.retrying.exists(freed_key(number // (block or self.state.block)))
 
     async def _prove(self) -> None:
-        """Now and then, make sure that what was folded is still there: else nothing new would mean nothing at all."""
+        """Every 10 s, check that an already folded delta still exists: a deleted manifest looks like an idle one."""
         now_ms = self.clock.boot_ms()
         if now_ms - self._proved_ms < _STALE_MS:
             return
-        if not await self.patient.exists(delta_key(self._anchor)) and not await self._freed(self._anchor):
+        if not await self.retrying.exists(delta_key(self._anchor)) and not await self._is_freed(self._anchor):
             raise Corrupt(
                 f"the manifest is gone: delta {self._anchor} was there", code="manifest_missing", url=self.store.url
             )
@@ -184,14 +184,14 @@ class Journal:
         return self.state
 
     async def _load(self) -> State:
-        """The newest checkpoint and what follows it; a listing that is out of date is asked again."""
+        """Fold the newest checkpoint and the deltas after it; a listing that is out of date is asked again."""
         for attempt in range(_OPENINGS_MAX):
             checkpoint = await self._checkpoint()
             first = 0 if checkpoint is None else checkpoint.number + 1
             state = await self._read_on_unless_freed(checkpoint, first, width=_FIRST_READS)
             if state is not None:
                 return state
-            await self.patient.pause(attempt, self.settings.backoff_ms_max)
+            await self.retrying.pause(attempt, self.settings.backoff_ms_max)
         raise Corrupt(
             "the manifest is gone or cannot be followed: no delta after the last checkpoint that can be read",
             code="manifest_missing",
@@ -199,8 +199,8 @@ class Journal:
         )
 
     async def _checkpoint(self) -> State | None:
-        """The newest checkpoint that can be read. A damaged one costs time only: the one before it is kept, too."""
-        listed = [info.key async for info in self.patient.listed("manifest/checkpoint-")]
+        """Return the newest readable checkpoint. A damaged one costs time only: the one before it is kept, too."""
+        listed = [info.key async for info in self.retrying.list_objects("manifest/checkpoint-")]
         for key in sorted((key for key in listed if CHECKPOINT.fullmatch(key)), reverse=True):
             data = await self._find_checkpoint(key)
             if data is None:
@@ -215,21 +215,21 @@ class Journal:
 
     async def _find_checkpoint(self, key: str) -> bytes | None:
         try:
-            return await self.patient.find(key, self.settings.checkpoint_bytes_max)
+            return await self.retrying.find(key, self.settings.checkpoint_bytes_max)
         except Invalid as error:
             if error.code != "object_too_large":
                 raise
             raise Invalid(f"{error.message}: raise checkpoint_bytes_max", code=error.code, key=key) from None
 
     async def _read_on_unless_freed(self, state: State | None, first: int, width: int = 1) -> State | None:
-        """Fold what follows; None if the numbers from ``first`` were freed, so that nothing read there counts."""
+        """Fold the deltas that follow; None if the numbers from ``first`` were freed: nothing read there counts."""
         failure: Corrupt | None = None
         read = None
         try:
             read = await self._read_on(state, width)
         except Corrupt as error:
             failure = error
-        if await self._freed(first, 1 if state is None else state.block):
+        if await self._is_freed(first, 1 if state is None else state.block):
             return None
         if failure is not None:
             raise failure
@@ -250,7 +250,7 @@ class Journal:
                 width = min(width * 2, self.settings.reads_max)
             elif not any(found[found.index(None) :]):
                 return state
-            elif found[0] is None:  # a later one is there: written since we looked, or freed, or this one is lost
+            elif found[0] is None:  # a later one is there: written since this look, or freed, or this one is lost
                 stuck += 1
                 if stuck == _STUCK_MAX:
                     raise Corrupt(
@@ -258,7 +258,7 @@ class Journal:
                     )
 
     async def _find_delta(self, number: int) -> bytes | None:
-        return await self.patient.find(delta_key(number), self.settings.delta_bytes_max)
+        return await self.retrying.find(delta_key(number), self.settings.delta_bytes_max)
 
     def _measure(self, started: float) -> None:
         took_ms = (time.monotonic() - started) * 1000

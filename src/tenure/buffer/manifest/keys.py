@@ -1,4 +1,4 @@
-"""Keys of a buffer's objects, and the rising names of its batches."""
+"""The keys of a buffer's objects, and the rising names (ULIDs) of its batches."""
 
 from __future__ import annotations
 
@@ -45,33 +45,33 @@ _RANDOM_BITS = 80
 
 
 class RisingNames:
-    """ULIDs that always rise, also when the clock goes back, and also above a mark that somebody else set."""
+    """A source of ULIDs that always rise, also when the clock goes back, and above any mark that the caller gives."""
 
     def __init__(self) -> None:
         self._last = -1
 
     def next(self, now_ms: int, above: str = "") -> str:
-        """A new name, larger than every one before it and than ``above``."""
+        """Return a new name, larger than every one before it and than ``above``."""
         drawn = (now_ms << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS)
         floor = max(self._last, _value(above) if above else -1)
-        if drawn <= floor:  # another millisecond's worth of names: nobody else draws from the middle of it by chance
+        if drawn <= floor:  # take another millisecond's worth of names: other writers are not in the middle of it
             drawn = (((floor >> _RANDOM_BITS) + 1) << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS)
         self._last = drawn
         return _text(drawn)
 
 
 def fresh_id(now_ms: int) -> str:
-    """A ULID for a producer, a consumer or a buffer."""
+    """Return a ULID for a producer, a consumer or a buffer."""
     return _text((now_ms << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS))
 
 
 def is_fresh_id(name: str) -> bool:
-    """Whether a producer's name has the form of those that ``fresh_id`` gives: nobody comes back under it."""
+    """Return whether a producer's name has the form of a ``fresh_id``: no producer comes back under such a name."""
     return _FRESH_ID.fullmatch(name) is not None
 
 
 def successor(name: str) -> str:
-    """The name right above this one."""
+    """Return the name right above this one."""
     return _text(_value(name) + 1)
 
 

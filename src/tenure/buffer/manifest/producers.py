@@ -1,7 +1,7 @@
-"""The producers that a manifest remembers: a mapping whose copies share all but what changed lately.
+"""The producers that a manifest remembers: a mapping whose copies share all but the recent changes.
 
 A fold never changes the state before it. With 100,000 producers a plain dictionary would be copied whole by every
-commit; here a copy costs the few hundred records that were written since the last merge, and a merge comes rarely.
+commit; here a copy costs the few hundred records that were written since the last merge, and a merge is rare.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _RECENT_MAX = 512
 
 
 class ProducerRecord(msgspec.Struct, frozen=True, array_like=True):
-    """What a producer committed last: nothing at or below the ordinal is ever appended again."""
+    """A producer's last commit: nothing at or below the ordinal is ever appended again."""
 
     ordinal: int
     newest_name: str
@@ -26,7 +26,7 @@ class ProducerRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Producers(Mapping[str, ProducerRecord]):
-    """Records by producer, in the order in which they first came; ``unnamed_count`` are of producers without a name."""
+    """Records by producer, in the order in which they first came; ``unnamed_count`` counts producers without a name."""
 
     __slots__ = ("_base", "_count", "_recent", "unnamed_count")
 
@@ -50,11 +50,11 @@ class Producers(Mapping[str, ProducerRecord]):
         return self._count
 
     def plain(self) -> dict[str, ProducerRecord]:
-        """The records as a dictionary."""
+        """Return the records as a dictionary."""
         return self._base | self._recent
 
     def copy(self) -> Producers:
-        """A copy that may be changed without changing this one."""
+        """Return a copy that can be changed without changing this one."""
         copy = Producers.__new__(Producers)
         copy._base, copy._recent = self._base, dict(self._recent)
         copy._count, copy.unnamed_count = self._count, self.unnamed_count
@@ -70,5 +70,5 @@ class Producers(Mapping[str, ProducerRecord]):
             self._base, self._recent = self.plain(), {}
 
     def keep(self, wanted: Callable[[str, ProducerRecord], bool]) -> None:
-        """Forget every record that is not wanted."""
+        """Remove every record that is not wanted."""
         self._set({name: record for name, record in self.plain().items() if wanted(name, record)})

@@ -1,7 +1,7 @@
-"""Runs and checkpoints: any writer makes them, and nobody waits for them.
+"""Upkeep of the manifest: runs and checkpoints, written in the background by any writer.
 
-Both are functions of the folded state, so it does not matter who writes one, or how many do. The writer whose delta
-crossed the line does it; the others step in only when it seems to have died.
+Both are functions of the folded state, so it does not matter which writer makes one, or how many do. The writer whose
+delta crossed the line does it; the others step in only when it seems to have died.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ log = logging.getLogger("tenure.buffer")
 
 _CHECKPOINTS_KEPT = 2
 _RECORD_BYTES = 256
-"""What a producer's record takes of a checkpoint, at most but for names with many escapes."""
+"""The bytes of a producer's record in a checkpoint, at most, except for names with many escapes."""
 
 
 def run_of(state: State, count: int) -> tuple[Run, bytes]:
-    """The run of the tail's first ``count`` entries, and its object's bytes."""
+    """Return the run of the tail's first ``count`` entries, and its object's bytes."""
     entries = state.tail[:count]
     data = encode(RunBody(FORMAT, state.buffer, state.tail_seq, entries))
     oldest = min(entry.name for entry in entries)
@@ -46,10 +46,10 @@ def run_of(state: State, count: int) -> tuple[Run, bytes]:
 
 
 class Upkeep:
-    """Writes what is due beside the commits, and gives the next commit the operations that tell of it."""
+    """A background writer of due runs and checkpoints; the next commit announces them."""
 
-    def __init__(self, patient: RetryingStore, settings: BufferSettings, metrics: BufferMetrics) -> None:
-        self._patient = patient
+    def __init__(self, retrying: RetryingStore, settings: BufferSettings, metrics: BufferMetrics) -> None:
+        self._retrying = retrying
         self._settings = settings
         self._metrics = metrics
         self._run: Run | None = None
@@ -58,12 +58,12 @@ class Upkeep:
         self._producers_max = min(settings.producers_max, settings.checkpoint_bytes_max // _RECORD_BYTES)
         self._task: asyncio.Task[None] | None = None
 
-    def riding(self, state: State) -> list[Op]:
-        """What was written meanwhile and the state does not show yet, and which producers are too many."""
+    def pending_ops(self, state: State) -> list[Op]:
+        """Return the operations for the next commit: what to announce, and which producers to forget."""
         return decide.forget(state, self._producers_max) + self.unannounced(state)
 
     def unannounced(self, state: State) -> list[Op]:
-        """What was written and the state does not show yet."""
+        """Return the operations for what was written and the state does not show yet."""
         ops: list[Op] = []
         run = self._run
         if run is not None and run.first_seq == state.tail_seq and run.count <= len(state.tail):
@@ -72,8 +72,8 @@ class Upkeep:
             ops.append(Checkpointed(self._checkpoint))
         return ops
 
-    def after(self, before: State, state: State) -> None:
-        """Start what has become due with our own delta; at most one thing at a time."""
+    def schedule(self, before: State, state: State) -> None:
+        """Start what became due with our own delta; at most one thing at a time."""
         if self._task is not None and not self._task.done():
             return
         run, every = self._settings.run_entries, self._settings.checkpoint_deltas
@@ -102,7 +102,7 @@ class Upkeep:
             if seal:
                 run, data = run_of(state, self._settings.run_entries)
                 key = run_key(run.first_seq, run.checksum)
-                await self._patient.create_own(key, self._bounded(key, data))
+                await self._retrying.create_own(key, self._check_size(key, data))
                 self._run = run
                 self._metrics.runs += 1
             if point:
@@ -118,11 +118,11 @@ class Upkeep:
     async def _write_checkpoint(self, state: State) -> None:
         """Write the state; another writer's checkpoint of it is as good if it can be read. Raises Corrupt if not."""
         key = checkpoint_key(state.number)
-        if not await self._patient.create(key, self._bounded(key, encode(state))):
-            decode(State, await self._patient.get(key, self._settings.checkpoint_bytes_max), key)
+        if not await self._retrying.create(key, self._check_size(key, encode(state))):
+            decode(State, await self._retrying.get(key, self._settings.checkpoint_bytes_max), key)
 
-    def _bounded(self, key: str, data: bytes) -> bytes:
-        """Refuse to write what nobody would read: readers have the same limit."""
+    def _check_size(self, key: str, data: bytes) -> bytes:
+        """Return the data, or raise Invalid where it is larger than readers accept."""
         if len(data) > (limit := self._settings.checkpoint_bytes_max):
             raise Invalid(
                 f"{key} would have {len(data):,} bytes, the limit is {limit:,}: raise checkpoint_bytes_max everywhere",
@@ -131,7 +131,7 @@ class Upkeep:
         return data
 
     async def _drop_older(self) -> None:
-        listed = [info.key async for info in self._patient.listed("manifest/checkpoint-")]
+        listed = [info.key async for info in self._retrying.list_objects("manifest/checkpoint-")]
         older = sorted(key for key in listed if CHECKPOINT.fullmatch(key) and key <= checkpoint_key(self._checkpoint))
         if len(older) > _CHECKPOINTS_KEPT:
-            await self._patient.delete(older[:-_CHECKPOINTS_KEPT])
+            await self._retrying.delete(older[:-_CHECKPOINTS_KEPT])

@@ -1,1 +1,1 @@
-"""The fenced consumer of a group."""
+"""Reading: the fenced consumer of a group, and its lag."""

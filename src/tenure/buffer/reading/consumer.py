@@ -1,4 +1,4 @@
-"""The consumer: one per group, fenced by its epoch."""
+"""The consumer of a group: one at a time, fenced by its epoch."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 class Consumer:
-    """Reads a buffer's batches in order and acknowledges them; starting one fences the one before it.
+    """A reader of a buffer's batches in order, which acknowledges them; starting one fences the one before it.
 
-    ``last_acked`` is what the sink says it holds: the durable frontier moves there with the start. None goes on at the
-    durable frontier. Below it, or beyond the end, is refused.
+    ``last_acked`` is the sequence that the sink holds: the durable frontier moves there with the start. None continues
+    at the durable frontier. Below it, or beyond the end, is refused.
 
     >>> import asyncio
     >>> from tenure.buffer import Consumer, Producer
@@ -71,7 +71,7 @@ class Consumer:
         self._settings = self._journal.settings
         self._catalog = Catalog(self._journal)
         self._fetcher = self.fetch_handle()
-        self._sweep = BackgroundCollector(self._journal, self._fence, wanted=collect)
+        self._collector = BackgroundCollector(self._journal, self._fence, wanted=collect)
         self._resume, self._create = last_acked, create
         self._acked = 0  # the first sequence that was not acknowledged, as this consumer sees it
         self._durable = 0  # the same, as the manifest sees it
@@ -92,7 +92,7 @@ class Consumer:
         create: bool = False,
         collect: bool = True,
     ) -> Consumer:
-        """A consumer that has started."""
+        """Return a consumer that has started."""
         consumer = cls(store, last_acked, group=group, settings=settings, clock=clock, create=create, collect=collect)
         await consumer.start()
         return consumer
@@ -107,19 +107,19 @@ class Consumer:
 
     @property
     def last_acked(self) -> int | None:
-        """The last sequence this consumer acknowledged, durably or not yet; None before the first of the buffer."""
+        """Return the last sequence this consumer acknowledged, durably or not yet; None before the buffer's first."""
         return self._acked - 1 if self._acked else None
 
     @property
     def metrics(self) -> BufferMetrics:
-        """Counters, with what its fetch handles did in this process."""
+        """Return the counters, including those of its fetch handles in this process."""
         own, lag = self._journal.metrics, self.lag
         own.frontier, own.lag_batches, own.lag_ms = self._durable - 1, lag.batches, lag.ms
         return own
 
     @property
     def lag(self) -> Lag:
-        """How far behind this consumer is, by the last manifest read."""
+        """Return how far behind this consumer is, by the last manifest read."""
         if self.epoch < 0:
             return Lag(0, 0)
         return lag_of(self._journal.state, self._acked, self._journal.clock.wall_ms())
@@ -137,10 +137,10 @@ class Consumer:
         mine = self._journal.state.groups[self.group]
         self.epoch = mine.epoch
         self._acked = self._durable = self._handed = mine.next_seq
-        self._sweep.begin(self._durable)
+        self._collector.start(self._durable)
 
     async def next_batch(self, *, wait_ms: int = 0) -> Batch | None:
-        """The next batch, or None if there is none within ``wait_ms``; the cursor moves once it was fetched.
+        """Return the next batch, or None if there is none within ``wait_ms``; the cursor moves once it was fetched.
 
         Raises LeaseLost when fenced, Corrupt when the batch is gone or damaged: restore it, or ``quarantine`` it.
         """
@@ -160,9 +160,10 @@ class Consumer:
         return await self._wait_for(look, wait_ms)
 
     async def next_descriptors(self, count: int, *, wait_ms: int = 0) -> list[Descriptor]:
-        """Up to ``count`` descriptors, each handed out once, for one read of the manifest; empty after ``wait_ms``.
+        """Return up to ``count`` descriptors, each handed out once, for one manifest read; empty after ``wait_ms``.
 
-        Moves no frontier: acknowledge with ``ack_through`` what was processed without a gap. LeaseLost if fenced.
+        It moves no frontier: acknowledge with ``ack_through`` what was processed without a gap. Raises LeaseLost if
+        fenced.
         """
         if not 0 < count <= self._settings.descriptors_max:
             raise Invalid(f"count is between 1 and descriptors_max ({self._settings.descriptors_max:,})")
@@ -176,11 +177,11 @@ class Consumer:
         return await self._wait_for(look, wait_ms) or []
 
     async def descriptors(self, low: int, high: int) -> list[Descriptor]:
-        """The descriptors from ``low`` up to, not including, ``high``, as far as the queue goes.
+        """Return the descriptors from ``low`` up to, not including, ``high``, as far as the queue goes.
 
-        They count as handed out, also where they were before: for whoever cuts the queue into ranges, and may have to
-        read one again. Raises Invalid for more than ``descriptors_max`` and (``range_gone``) where ``low`` is not kept
-        any more, LeaseLost if fenced.
+        They count as handed out, also where they were before: for a caller that cuts the queue into ranges, and may
+        have to read one again. Raises Invalid for more than ``descriptors_max`` and (``range_gone``) where ``low`` is
+        not kept any more, LeaseLost if fenced.
         """
         if not 0 <= low < high <= low + self._settings.descriptors_max:
             raise Invalid(
@@ -200,20 +201,20 @@ class Consumer:
             return found
 
     async def end_seq(self) -> int:
-        """The newest batch's sequence, -1 before the first one. Raises LeaseLost if fenced."""
+        """Return the newest batch's sequence, -1 before the first one. Raises LeaseLost if fenced."""
         self._check_open()
         self._fence(await self._journal.sync())
         return self._journal.state.next_seq - 1
 
     async def batches(self) -> AsyncIterator[Batch]:
-        """Batch after batch, for as long as the consumer is not closed."""
+        """Yield batch after batch until the consumer is closed."""
         while not self._closed:
             batch = await self.next_batch(wait_ms=1_000)
             if batch is not None:
                 yield batch
 
     def fetch_handle(self) -> FetchHandle:
-        """A handle that fetches what ``next_descriptors`` handed out, from anywhere."""
+        """Return a handle that fetches what ``next_descriptors`` handed out, from any process."""
         return FetchHandle(self._journal.store.inner, settings=self._settings, metrics=self._journal.metrics)
 
     async def ack(self, seq: int) -> None:
@@ -235,7 +236,7 @@ class Consumer:
             self._journal.metrics.acks += 1
 
     async def ack_through(self, seq: int) -> None:
-        """Acknowledge everything up to ``seq`` durably, in one write. It does not know what you processed: you do.
+        """Acknowledge everything up to ``seq`` durably, in one write; the caller knows what was processed.
 
         Raises Invalid at or below what was acknowledged and beyond what was handed out; LeaseLost when fenced.
         """
@@ -252,7 +253,7 @@ class Consumer:
             self._acked = seq + 1
 
     async def quarantine(self, seq: int, reason: str) -> None:
-        """Give up the next batch for good: what was skipped, and why, is recorded beside the manifest first."""
+        """Give up the next batch for good; the batch and the reason are recorded beside the manifest first."""
         async with self._acking:
             self._check_open()
             if seq != self._acked:
@@ -283,7 +284,7 @@ class Consumer:
             return
         finally:
             self._closed = True
-            await self._sweep.close()
+            await self._collector.close()
             await self._journal.close()
 
     async def __aenter__(self) -> Consumer:
@@ -296,7 +297,7 @@ class Consumer:
         await self.close()
 
     async def _wait_for(self, look: Callable[[], Awaitable[T | None]], wait_ms: int) -> T | None:
-        """What ``look`` finds within the time; the manifest is read again every ``poll_ms``."""
+        """Return what ``look`` finds within the time; the manifest is read again every ``poll_ms``."""
         until = self._journal.clock.boot_ms() + wait_ms
         while True:
             async with self._reading:
@@ -308,17 +309,17 @@ class Consumer:
             await asyncio.sleep(min(left_ms, self._settings.poll_ms) / 1000)
 
     async def _descriptors(self, count: int) -> list[Descriptor]:
-        """One read of the manifest, refused when fenced, and what lies behind the cursor."""
+        """Read the manifest once and return the descriptors after the cursor. Raises LeaseLost when fenced."""
         self._fence(await self._journal.sync())
         found = await self._catalog.descriptors(self._handed, count)
-        self._fence(self._journal.state)  # a run that was gone had the manifest read again
+        self._fence(self._journal.state)  # a missing run made the catalog read the manifest again
         return found
 
     async def _move(self, next_seq: int) -> None:
         """Move the durable frontier; memory follows only if that succeeded."""
         await self._journal.commit(lambda state, _: decide.frontier(state, self.group, self.epoch, next_seq))
         self._durable = next_seq
-        self._sweep.reached(next_seq)
+        self._collector.advance(next_seq)
 
     def _fence(self, state: State) -> None:
         decide.fence(state, self.group, self.epoch)

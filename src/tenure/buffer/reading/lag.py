@@ -1,4 +1,4 @@
-"""How far a group is behind the end of its buffer."""
+"""The lag of a group: how far it is behind the end of its buffer."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ __all__ = ["Lag", "lag_of"]
 
 
 class Lag(msgspec.Struct, frozen=True):
-    """How far a group is behind: batches it has not acknowledged, and how long ago the first of them was produced."""
+    """The batches that a group has not acknowledged, and how long ago the first of them was produced."""
 
     batches: int
     ms: int
 
 
 def lag_of(state: State, next_seq: int, now_ms: int) -> Lag:
-    """The lag of a group whose first batch that is not acknowledged is ``next_seq``.
+    """Return the lag of a group whose first unacknowledged batch is ``next_seq``.
 
-    A consumer that was fenced may stand below what the buffer still holds: its lag counts from there.
+    A fenced consumer may stand below what the buffer still holds: its lag counts from there.
     """
     next_seq = max(next_seq, state.first_seq)
     behind = state.next_seq - next_seq
@@ -27,7 +27,7 @@ def lag_of(state: State, next_seq: int, now_ms: int) -> Lag:
 
 
 def _waiting_since(state: State, seq: int) -> int:
-    """When the batch at ``seq`` was produced; within a run, when the run's last one was."""
+    """Return when the batch at ``seq`` was produced; within a run, when the run's last one was."""
     if seq >= state.tail_seq:
         return state.tail[seq - state.tail_seq].first_ms
     return next(run.last_ms for run in state.runs if run.end_seq > seq)

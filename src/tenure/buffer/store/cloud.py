@@ -1,9 +1,9 @@
-"""S3, Google, Azure and memory through obstore, with its traps stepped around.
+"""S3, Google, Azure and memory stores through obstore, with workarounds for forks, retries and multipart.
 
 The client is made with the first call of each process, never before. obstore's threads do not survive a fork, and its
-calls hang in the child of a process that made one: such a child is told so at once. The client does not retry, as a
-retried create would report its own first copy as a stranger's. Uploads are one request each, so that no half of a
-multipart is ever visible. A pickled store is its URL: keys come from the environment of whoever loads it.
+calls hang in the child of a process that made one: such a child gets an error at once. The client does not retry, as a
+retried create would report its own first copy as another writer's. Uploads are one request each, so that no half of a
+multipart is ever visible. A pickled store is its URL: keys come from the environment of the process that loads it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _POLL_S: Final = 0.001
 
 @cache
 def finish_at_exit() -> None:
-    """Have the interpreter wait at its exit, before it is torn down, for threads that are handing a result over."""
+    """Make the interpreter wait at its exit, before it is torn down, for threads that are handing a result over."""
     atexit.register(wait_for_foreign_threads, _WAIT_S_MAX)
 
 
@@ -49,7 +49,7 @@ def wait_for_foreign_threads(seconds_max: float) -> bool:
     while _is_handing_over():
         if time.monotonic() >= until:
             return False
-        time.sleep(_POLL_S)  # lets go of the interpreter's lock, which is what the thread waits for
+        time.sleep(_POLL_S)  # releases the interpreter's lock, which the thread waits for
     return True
 
 
@@ -59,13 +59,13 @@ def _is_handing_over() -> bool:
 
 
 def _is_of_asyncio(frame: FrameType) -> bool:
-    """Whether the thread came into Python by a call of the event loop's; others that are not known do other things."""
+    """Return whether the thread entered Python by a call of the event loop; other unknown threads do other things."""
     while frame.f_back is not None:
         frame = frame.f_back
     return str(frame.f_globals.get("__name__")).startswith("asyncio.")
 
 
-# What a URL may say beside the bucket: nothing that is secret.
+# The options that a URL may have beside the bucket: nothing that is secret.
 _OPTIONS = {
     "s3": {"endpoint", "region", "virtual_hosted_style_request", "skip_signature"},
     "gs": set[str](),
@@ -80,16 +80,16 @@ _PAGE = 1_000
 _DELETE_PAGE = 1_000
 
 
-def _after_fork() -> None:
-    """The child has obstore's runtime, if there was one, but none of its threads."""
+def _note_lost_threads() -> None:
+    """Note the loss: the child has obstore's runtime, if there was one, but none of its threads."""
     _threads["lost"] = _threads["started"]
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_note_lost_threads)
 
 
 class CloudStore:
-    """One bucket, container or memory, below a prefix."""
+    """A store in one bucket, container or memory, below a prefix."""
 
     def __init__(self, scheme: str, bucket: str, prefix: str, options: dict[str, str]) -> None:
         if unknown := set(options) - _OPTIONS[scheme]:
@@ -130,13 +130,13 @@ class CloudStore:
             _check(key, answer.meta["size"], limit_bytes)
             return bytes(await answer.bytes_async())
         except (exceptions.BaseError, OSError) as error:
-            raise _translated(error, key) from None
+            raise _translate(error, key) from None
 
     async def head(self, key: str) -> ObjectInfo:
         try:
             return self._info(await obstore.head_async(self._store(), self._key(key)))
         except (exceptions.BaseError, OSError) as error:
-            raise _translated(error, key) from None
+            raise _translate(error, key) from None
 
     async def list(self, prefix: str, start_after: str | None = None) -> AsyncIterator[ObjectInfo]:
         # obstore's prefix ends at a slash: what follows the last one is compared here.
@@ -152,14 +152,14 @@ class CloudStore:
                     if info.key.startswith(prefix) and info.key > (start_after or ""):
                         yield info
         except (exceptions.BaseError, OSError) as error:
-            raise _translated(error, prefix) from None
+            raise _translate(error, prefix) from None
 
     async def copy(self, source: str, target: str) -> None:
-        """On the server, in one request: S3 allows it up to 5 GB."""
+        """Copy on the server, in one request: S3 allows it up to 5 GB."""
         try:
             await obstore.copy_async(self._store(), self._key(source), self._key(target), overwrite=True)
         except (exceptions.BaseError, OSError) as error:
-            raise _translated(error, source) from None
+            raise _translate(error, source) from None
 
     async def delete(self, keys: Sequence[str]) -> None:
         for first in range(0, len(keys), _DELETE_PAGE):
@@ -169,17 +169,17 @@ class CloudStore:
                     await self._delete(key)
 
     async def _delete(self, *keys: str) -> bool:
-        """Delete in one call; False where something was not there, so that the rest of the keys may be left."""
+        """Delete in one call; return False where a key was not there, so that the rest of the keys may be left."""
         try:
             await obstore.delete_async(self._store(), keys)
         except (exceptions.NotFoundError, FileNotFoundError):
             return False
         except (exceptions.BaseError, OSError) as error:
-            raise _translated(error, keys[0]) from None
+            raise _translate(error, keys[0]) from None
         return True
 
     async def now_ms(self) -> int:
-        """What the store stamps on an object written now."""
+        """Return the time that the store stamps on an object written now."""
         key = f"probe/clock-{secrets.token_hex(8)}"
         await self.put(key, b"")
         try:
@@ -193,7 +193,7 @@ class CloudStore:
         except (exceptions.NotFoundError, FileNotFoundError) as error:
             raise StoreRefused(f"{self._scheme}://{self._bucket} is not there: {_brief(error)}") from None
         except (exceptions.BaseError, OSError) as error:
-            translated = _translated(error, key)
+            translated = _translate(error, key)
             if mode == "overwrite" and isinstance(translated, ObjectExists):  # S3's 409: another write is under way
                 translated = OutcomeUnknown(f"another write of {key} is under way: {_brief(error)}")
             raise translated from None
@@ -243,8 +243,8 @@ def _check(key: str, size: int, limit_bytes: int) -> None:
         raise Invalid(f"{key} has {size:,} bytes, the limit is {limit_bytes:,}", code="object_too_large")
 
 
-def _translated(error: Exception, key: str) -> Exception:
-    """The store's own word for what obstore reports; whatever is not known to be harmless is unknown."""
+def _translate(error: Exception, key: str) -> Exception:
+    """Return the store's error for one of obstore's; any that is not known to be harmless is OutcomeUnknown."""
     match error:
         case exceptions.AlreadyExistsError() | FileExistsError():
             return ObjectExists(f"the object is there already: {key}")
@@ -261,5 +261,5 @@ def _translated(error: Exception, key: str) -> Exception:
 
 
 def _brief(error: Exception) -> str:
-    """What happened, without the dump of the client's insides that follows it."""
+    """Return the error's message without the dump of the client's internals that follows it."""
     return str(error).partition("\n\nDebug source")[0].strip()

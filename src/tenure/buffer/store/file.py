@@ -1,15 +1,17 @@
-"""A directory as an object store, with the durability that a plain library store leaves out.
+"""A directory as an object store, with the fsyncs that a plain library store leaves out.
 
-An object is written under a hidden name, fsynced, linked to its key (which fails if the key is taken), and then its
-directory is fsynced: a key either does not exist or holds everything, also after a power loss. A reader syncs the
-directory, too, before it tells of an object that is only just there: its writer may not have got that far, and nobody
-may act on what a power loss could take back. Calls run in threads, as fsync blocks.
+The store writes an object under a hidden name, fsyncs it, links it to its key (which fails if the key is taken), and
+then fsyncs the directory: a key either does not exist or holds everything, also after a power loss. A full disk before
+the link is ``StoreFull``: nothing was written. A reader of a recent object fsyncs the directory, too, before it returns
+it: its writer may not have got that far, and the caller must not act on what a power loss could take back. Calls run
+in threads, as fsync blocks.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import threading
 import time
@@ -19,7 +21,15 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
-from tenure.buffer.store.interface import Bytes, ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown, StoreRefused
+from tenure.buffer.store.interface import (
+    Bytes,
+    ObjectExists,
+    ObjectInfo,
+    ObjectMissing,
+    OutcomeUnknown,
+    StoreFull,
+    StoreRefused,
+)
 from tenure.errors import Invalid
 
 __all__ = ["FileStore"]
@@ -29,6 +39,7 @@ _HIDDEN = ".partial"
 _LEFT_OVER_S = 3_600
 _FRESH_S = 60
 _PAGE = 1_000
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class FileStore:
@@ -71,7 +82,7 @@ class FileStore:
                 yield info
 
     async def copy(self, source: str, target: str) -> None:
-        """A second name for the same file; whoever wrote it may not have synced it."""
+        """Link a second name to the same file, after a sync: its writer may not have synced it."""
         await self._run(lambda: self._copy(source, target))
 
     async def delete(self, keys: Sequence[str]) -> None:
@@ -82,7 +93,7 @@ class FileStore:
         await self._run(remove)
 
     async def now_ms(self) -> int:
-        """The filesystem's clock: what it stamps on a file written now."""
+        """Return the file system's time: what it stamps on a file written now."""
 
         def stamp() -> int:
             hidden = self._hidden()
@@ -95,7 +106,7 @@ class FileStore:
         return await self._run(stamp)
 
     async def _run(self, work: Callable[[], T]) -> T:
-        """Do blocking work in a thread of this process, and speak of its failures in the store's words."""
+        """Do blocking work in a thread of this process, and raise its failures as the store's errors."""
         if self._threads is None or self._threads[0] != os.getpid():  # threads do not survive a fork
             self._threads = (os.getpid(), ThreadPoolExecutor(16, thread_name_prefix="tenure-file-store"))
         try:
@@ -117,7 +128,7 @@ class FileStore:
         return self._root / key
 
     def _hidden(self) -> Path:
-        """A name that no listing shows. What a killed process left there is swept by the next one, an hour later."""
+        """Return a name that no listing shows, and delete what a killed process left there over an hour ago."""
         folder = self._root / _HIDDEN
         if folder not in self._known:
             _make(folder)
@@ -132,20 +143,23 @@ class FileStore:
     def _write(self, key: str, data: Bytes, publish: Callable[[Path, Path], None]) -> None:
         path = self._path(key)
         try:
-            hidden = self._hidden()
+            with _unwritten():
+                hidden = self._hidden()
             try:
-                _fill(hidden, data)
-                self._folder(path.parent)
+                with _unwritten():
+                    _fill(hidden, data)
+                    self._folder(path.parent)
                 self._publish(hidden, path, publish)
             finally:
-                hidden.unlink(missing_ok=True)  # also where the disk is full: what is left would keep it so
+                hidden.unlink(missing_ok=True)  # also where the disk is full: the rest would keep it full
         except (FileNotFoundError, NotADirectoryError) as error:
             raise PermissionError(f"{error.filename} is gone, or cannot be made") from error
 
     def _publish(self, hidden: Path, path: Path, publish: Callable[[Path, Path], None]) -> None:
-        """Name a whole file, and make the name durable; one that exists may be ours, from before its sync failed."""
+        """Link a whole file to its key, and sync the name; an existing one may be ours, from before its sync failed."""
         try:
-            publish(hidden, path)
+            with _unwritten():
+                publish(hidden, path)
         except FileExistsError:
             self._sync(path.parent)
             raise
@@ -154,11 +168,13 @@ class FileStore:
     def _copy(self, source: str, target: str) -> None:
         origin, path = self._path(source), self._path(target)
         _sync_content(origin)
-        hidden = self._hidden()
+        with _unwritten():
+            hidden = self._hidden()
         try:
-            os.link(origin, hidden)
-            self._folder(path.parent)
-            os.replace(hidden, path)
+            with _unwritten():
+                os.link(origin, hidden)
+                self._folder(path.parent)
+                os.replace(hidden, path)
             self._sync(path.parent)
         finally:
             hidden.unlink(missing_ok=True)  # two names of one file are not replaced
@@ -175,7 +191,7 @@ class FileStore:
         self._known.add(folder)
 
     def _sync(self, folder: Path) -> None:
-        """Make a directory's names durable. A failure is final: a second fsync would succeed, and mean nothing."""
+        """Make a directory's names durable. A failure is final: a second fsync would succeed, and prove nothing."""
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
@@ -226,8 +242,19 @@ class FileStore:
                 yield ObjectInfo(key, status.st_size, status.st_mtime_ns // 1_000_000)
 
 
+@contextlib.contextmanager
+def _unwritten() -> Iterator[None]:
+    """Raise StoreFull for a full disk within the block, which comes before the object has its name."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        raise StoreFull(f"there is no room: {error}. Nothing was written: free some space, then repeat it") from error
+
+
 def _make(folder: Path) -> None:
-    """Make a directory and those above it. A dangling link or a file in its place is refused, and not "exists"."""
+    """Make a directory and those above it. Raises PermissionError for a dangling link or a file in its place."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
@@ -235,7 +262,7 @@ def _make(folder: Path) -> None:
 
 
 def _sync_content(path: Path) -> None:
-    """Make durable what somebody else wrote."""
+    """Make durable the content that another process wrote."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

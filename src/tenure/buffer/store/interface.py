@@ -1,8 +1,9 @@
-"""The few things the buffer asks of an object store, and the few ways they fail.
+"""The interface of an object store, and its errors.
 
     ObjectExists     a Conflict: the key is taken, or another create of it is under way. Read it: it may be ours
     ObjectMissing    a NotFound: no such key
     OutcomeUnknown   an Indeterminate: it may have happened, or happen yet. Read, or repeat what may be repeated
+    StoreFull        an Overloaded: there is no room, and nothing was written. Repeat it once there is
     StoreRefused     a Denied: keys, permissions, names. Repeating cannot help
 
 Reading, heading, listing and deleting may always be repeated, ``put_new`` of the same bytes too. ``ObjectExists`` alone
@@ -18,7 +19,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
-from tenure.errors import Conflict, Denied, Indeterminate, Invalid, NotFound
+from tenure.errors import Conflict, Denied, Indeterminate, Invalid, NotFound, Overloaded
 
 __all__ = [
     "Bytes",
@@ -27,13 +28,14 @@ __all__ = [
     "ObjectMissing",
     "ObjectStore",
     "OutcomeUnknown",
+    "StoreFull",
     "StoreRefused",
     "open_store",
 ]
 
 
 Bytes = bytes | memoryview
-"""What is written: a batch comes as a view of where it was encoded, so that it is not copied."""
+"""The data of a write: a batch comes as a view of where it was encoded, so that it is not copied."""
 
 
 class ObjectExists(Conflict):
@@ -54,6 +56,12 @@ class OutcomeUnknown(Indeterminate):
     default_code = "store_unknown"
 
 
+class StoreFull(Overloaded):
+    """The store has no room: nothing was written. Free some space, then repeat the call."""
+
+    default_code = "disk_full"
+
+
 class StoreRefused(Denied):
     """The store does not allow this: check keys, permissions and the URL."""
 
@@ -61,7 +69,7 @@ class StoreRefused(Denied):
 
 
 class ObjectInfo(msgspec.Struct, frozen=True):
-    """What a store tells of an object without its content."""
+    """An object's key, size and time, without its content."""
 
     key: str
     bytes: int
@@ -74,7 +82,7 @@ class ObjectStore(Protocol):
 
     @property
     def url(self) -> str:
-        """The address, without any secret: ``open_store`` of it gives the same store."""
+        """Return the address, without any secret: ``open_store`` of it gives the same store."""
         ...
 
     async def put_new(self, key: str, data: Bytes) -> None:
@@ -82,38 +90,39 @@ class ObjectStore(Protocol):
         ...
 
     async def put(self, key: str, data: Bytes) -> None:
-        """Write the object whole and durably, over whatever is there."""
+        """Write the object whole and durably, over any object at the key."""
         ...
 
     async def get(self, key: str, *, start: int = 0, length: int | None = None, limit_bytes: int) -> bytes:
-        """The object's bytes, or a part of them; more than ``limit_bytes`` is Invalid, before they are read."""
+        """Return the object's bytes, or a part. Raises Invalid for more than ``limit_bytes``, before reading."""
         ...
 
     async def head(self, key: str) -> ObjectInfo:
-        """Size and time of the object."""
+        """Return size and time of the object."""
         ...
 
     def list(self, prefix: str, start_after: str | None = None) -> AsyncIterator[ObjectInfo]:
-        """The objects whose key starts with ``prefix``, ascending by key, from the first above ``start_after``."""
+        """Yield the objects whose key starts with ``prefix`` and is above ``start_after``, ascending by key."""
         ...
 
     async def copy(self, source: str, target: str) -> None:
-        """Let the object stand whole and durably at another key, too, over whatever is there; its bytes stay where
-        they are. Also an object that was not written through this store. It may be repeated.
+        """Copy the object whole and durably to another key, over any object there; it may be repeated.
+
+        Its bytes stay where they are. It also copies an object that was not written through this store.
         """
         ...
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Delete the objects; one that is not there is no error."""
+        """Delete the objects; a missing one is no error."""
         ...
 
     async def now_ms(self) -> int:
-        """The time by the store's own clock, in milliseconds."""
+        """Return the time by the store's own clock, in milliseconds."""
         ...
 
 
 def open_store(url: str) -> ObjectStore:
-    """The store that a URL names; it connects with its first call.
+    """Return the store that a URL names; it connects with its first call.
 
     Raises Invalid for a URL it does not know.
     """

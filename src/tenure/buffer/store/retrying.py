@@ -1,4 +1,4 @@
-"""Repeating store calls: bounded, with full jitter, and only what may be repeated."""
+"""Retries of store calls: bounded, with full jitter, and only for calls that may be repeated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 from tenure.backoff import backoff_ms
 from tenure.buffer.metrics import Metered
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.store.interface import Bytes, ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown
+from tenure.buffer.store.interface import Bytes, ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown, StoreFull
 from tenure.errors import Conflict, Invalid
 
 __all__ = ["RetryingStore"]
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class RetryingStore:
-    """A store whose reads, deletes and creates are repeated while their outcome is unknown."""
+    """A store whose reads, deletes and creates are repeated while their outcome is unknown, or there is no room."""
 
     def __init__(self, store: Metered, settings: BufferSettings) -> None:
         self.store = store
@@ -29,20 +29,26 @@ class RetryingStore:
         await asyncio.sleep(backoff_ms(attempt + 1, min_ms=self._settings.backoff_ms, max_ms=longest_ms) / 1000)
 
     async def repeat(self, call: Callable[[], Awaitable[T]]) -> T:
-        """The answer of a call that may be repeated; raises OutcomeUnknown once the attempts are used up."""
-        for attempt in range(self._settings.call_attempts_max - 1):
+        """Make a call that may be repeated, and return its answer.
+
+        Raises, once the attempts are used up, StoreFull where none of them found room, else OutcomeUnknown.
+        """
+        failures: list[OutcomeUnknown | StoreFull] = []
+        for attempt in range(self._settings.call_attempts_max):
+            if failures:
+                self.store.metrics.retries += 1
+                await self.pause(attempt - 1, self._settings.backoff_ms_max)
             try:
                 return await call()
-            except OutcomeUnknown:
-                self.store.metrics.retries += 1
-                await self.pause(attempt, self._settings.backoff_ms_max)
-        return await call()
+            except (OutcomeUnknown, StoreFull) as error:
+                failures.append(error)
+        raise next((error for error in reversed(failures) if isinstance(error, OutcomeUnknown)), failures[-1])
 
     async def get(self, key: str, limit_bytes: int) -> bytes:
         return await self.repeat(lambda: self.store.get(key, limit_bytes=limit_bytes))
 
     async def find(self, key: str, limit_bytes: int) -> bytes | None:
-        """The object's bytes, or None where there is none."""
+        """Return the object's bytes, or None where there is none."""
         try:
             return await self.get(key, limit_bytes)
         except ObjectMissing:
@@ -55,8 +61,8 @@ class RetryingStore:
             return False
         return True
 
-    async def listed(self, prefix: str, start_after: str | None = None) -> AsyncGenerator[ObjectInfo]:
-        """A listing that goes on behind its last key after a failure."""
+    async def list_objects(self, prefix: str, start_after: str | None = None) -> AsyncGenerator[ObjectInfo]:
+        """List, and continue after the last key after a failure."""
         attempt = 0
         while True:
             try:
@@ -78,12 +84,12 @@ class RetryingStore:
         await self.repeat(lambda: self.store.delete(keys))
 
     async def create(self, key: str, data: Bytes) -> bool:
-        """Create the object; return whether the one at ``key`` is now this one, byte for byte, or False if another's.
+        """Create the object; return True if the one at ``key`` is now this one, byte for byte, False if another's.
 
         "Exists" does not mean stored: it may be the reply to our own request, sent twice, or to one that met another
         create under way (S3's 409) and stored nothing. So the key is read. Where nothing is there the outcome is
-        unknown and the same bytes are created at the same key again, until it is taken: by either copy of ours, or by
-        somebody else. Raises OutcomeUnknown once the attempts are used up.
+        unknown, and the same bytes are created at the same key again until it is taken, by either copy of ours or by
+        another writer. Raises OutcomeUnknown or StoreFull once the attempts are used up.
         """
         for attempt in range(self._settings.call_attempts_max):
             try:
@@ -93,12 +99,16 @@ class RetryingStore:
                     return mine
                 self.store.metrics.retries += 1
                 await self.pause(attempt, self._settings.backoff_ms_max)
+            except StoreFull as error:
+                if attempt == 0:
+                    raise
+                raise OutcomeUnknown(f"{key} may be stored, by an earlier attempt: {error}", key=key) from error
             else:
                 return True
         raise OutcomeUnknown(f"{key} is taken, but not there: repeat this once the store has settled", key=key)
 
     async def create_own(self, key: str, data: Bytes) -> None:
-        """Create an object whose key only we use, or whose bytes are the same whoever writes it.
+        """Create an object whose key only this writer uses, or whose bytes are the same for every writer.
 
         Raises Conflict (``key_taken``) where the key holds other bytes, and as ``create``.
         """
@@ -106,7 +116,7 @@ class RetryingStore:
             raise Conflict(f"{key} holds other bytes than were to be written there", code="key_taken", key=key)
 
     async def _holds(self, key: str, data: Bytes) -> bool | None:
-        """Whether the object has these bytes; None where there is none."""
+        """Return whether the object has these bytes; None where there is none."""
         try:
             return await self.get(key, len(data)) == data
         except ObjectMissing:

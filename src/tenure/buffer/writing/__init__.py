@@ -1,1 +1,1 @@
-"""From entries to durable batches."""
+"""Writing: the producer, which gathers entries, uploads batches and commits them."""

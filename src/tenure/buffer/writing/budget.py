@@ -1,4 +1,4 @@
-"""A bound on what is in flight, first come first served; a cancelled wait leaks nothing."""
+"""Back-pressure of a producer: a bound on what is in flight, and turns for the event loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Budget", "Turns"]
 
 
 class Budget:
-    """Bytes and calls that may be held at once. One that is larger than everything is let in alone."""
+    """The bytes and calls that may be held at once, first come first served. A call above the limit goes in alone."""
 
     def __init__(self, *, bytes_max: int, calls_max: int) -> None:
         self._bytes_max = bytes_max
@@ -21,13 +21,13 @@ class Budget:
         self.calls = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
-    def full(self, weight: int) -> bool:
-        """Whether ``acquire`` would wait."""
+    def is_full(self, weight: int) -> bool:
+        """Return whether ``acquire`` would wait."""
         return bool(self._waiting) or not self._fits(weight)
 
     async def acquire(self, weight: int) -> None:
         """Take ``weight`` bytes and one call, waiting for them if need be."""
-        if not self.full(weight):
+        if not self.is_full(weight):
             self._take(weight)
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -43,13 +43,13 @@ class Budget:
             raise
 
     def release(self, weight: int, calls: int) -> None:
-        """Give back, and let in whoever waits first."""
+        """Give back, and let in the first waiters."""
         self.bytes -= weight
         self.calls -= calls
         self._grant()
 
     def fail(self, error: Exception) -> None:
-        """Whoever waits hears this."""
+        """Raise this error in every waiter."""
         waiting, self._waiting = self._waiting, deque()
         for _, granted in waiting:
             if not granted.done():
@@ -73,14 +73,14 @@ class Budget:
 
 
 _WITHHELD_MS = 1
-"""A loop that was withheld for this long gets a turn."""
+"""The time without a turn after which the loop gets one."""
 _SHARE = 5
-"""While something is under way, the loop gets this fraction of the time that it was withheld for."""
+"""The fraction of its withheld time that the loop gets while something is under way."""
 _SHARE_MS_MAX = 20
 
 
 class Turns:
-    """Knows for how long the loop has not run since the last ``note``."""
+    """A measure of how long the loop has not run since the last ``note``."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -94,11 +94,11 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._ran)
 
     async def take(self, under_way: Callable[[], asyncio.Future[int] | None]) -> None:
-        """Let the loop run if it was withheld; end early once what is under way is done."""
+        """Give the loop a turn if it was withheld; return early once what is under way is done."""
         if self._since_ms is None or (withheld_ms := self._clock.boot_ms() - self._since_ms) < _WITHHELD_MS:
             return
         self._withheld_ms += withheld_ms
-        await asyncio.sleep(0)  # a timer that is due puts something under way
+        await asyncio.sleep(0)  # let a due timer put something under way
         waiting = under_way()
         if waiting is not None and self._withheld_ms >= _SHARE:
             share_ms, self._withheld_ms = min(self._withheld_ms // _SHARE, _SHARE_MS_MAX), 0

@@ -1,4 +1,4 @@
-"""A batch on its way from produce to durable, and the handle a caller holds of it."""
+"""A batch on its way from produce to durable, and the caller's handle of it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tenure.buffer.store.interface import Bytes
 __all__ = ["PendingBatch", "Position", "WriteHandle"]
 
 _ENTRY_WEIGHT = 64
-"""What holding one entry costs beside its bytes, so that a million empty ones are bounded, too."""
+"""The cost of holding one entry beside its bytes, so that a million empty ones are bounded, too."""
 _RANGE_BYTES = 64
 
 
 class Position(msgspec.Struct, frozen=True):
-    """Where a produce call's entries are: in the batch ``seq``, from index ``start`` on."""
+    """The position of a produce call's entries: in the batch ``seq``, from index ``start`` on."""
 
     seq: int
     start: int
@@ -27,7 +27,7 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class PendingBatch:
-    """Gathers produce calls, then carries their batch through upload and commit."""
+    """A batch that gathers produce calls, and is then uploaded and committed."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Sequence[bytes], Range]] = []
@@ -38,15 +38,15 @@ class PendingBatch:
         self.ordinal = -1
         self.data: Bytes = b""
         self.entry: Entry | None = None
-        self.settled = False
+        self.is_prepared = False
         self.error: Exception | None = None
-        self.heard = False
-        """Whether anybody waits, or has waited, for the outcome."""
+        self.is_reported = False
+        """Whether a caller waits, or has waited, for the outcome."""
         self.done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.done.add_done_callback(_look)
 
     def add(self, entries: Sequence[bytes], size: int, metadata: bytes, now_ms: int) -> WriteHandle:
-        """Take a call's entries in."""
+        """Add a call's entries, and return its handle."""
         handle = WriteHandle(self, self.count, len(entries))
         self.calls.append((entries, Range(self.count, now_ms, metadata)))
         self.count += len(entries)
@@ -65,23 +65,23 @@ class PendingBatch:
 
 
 def weight_of(size: int, count: int) -> int:
-    """What a call with that many bytes, metadata and all, and entries counts in a producer's budget."""
+    """Return the weight in a producer's budget of a call with that many bytes, metadata included, and entries."""
     return size + _ENTRY_WEIGHT * count
 
 
 def footer_bytes_of(metadata: bytes) -> int:
-    """What a call takes of its batch's footer, at most: its range, and its metadata in base64."""
+    """Return the most that a call takes of its batch's footer: its range, and its metadata in base64."""
     return _RANGE_BYTES + (len(metadata) + 2) // 3 * 4
 
 
 def _look(done: asyncio.Future[int]) -> None:
-    """A caller that never asks for its handle's outcome does not make the loop complain."""
+    """Retrieve the exception, so that the loop does not complain of a handle whose outcome is never awaited."""
     if not done.cancelled():
         done.exception()
 
 
 class WriteHandle:
-    """What ``produce`` gives back: a way to wait until the entries are durable."""
+    """The handle that ``produce`` returns: it waits until the entries are durable."""
 
     def __init__(self, batch: PendingBatch, start: int, count: int) -> None:
         self._batch = batch
@@ -90,13 +90,13 @@ class WriteHandle:
 
     @property
     def done(self) -> bool:
-        """Whether the outcome is known."""
+        """Return whether the outcome is known."""
         return self._batch.done.done()
 
     async def durable(self) -> Position:
-        """Wait until the entries are stored and their location is committed; raises why they are not.
+        """Wait until the entries are stored and their location is committed, and return it; raises the failure.
 
         It does not mean that a consumer has seen them, or that any database has.
         """
-        self._batch.heard = True
+        self._batch.is_reported = True
         return Position(await asyncio.shield(self._batch.done), self._start, self.count)

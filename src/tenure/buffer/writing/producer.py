@@ -18,7 +18,7 @@ from tenure.buffer.settings import FOOTER_BYTES_MAX, BufferSettings
 from tenure.buffer.store.interface import ObjectStore
 from tenure.buffer.writing.budget import Budget, Turns
 from tenure.buffer.writing.pending import PendingBatch, WriteHandle, footer_bytes_of, weight_of
-from tenure.buffer.writing.uploads import Pipeline
+from tenure.buffer.writing.uploads import Uploader
 from tenure.clock import Clock
 from tenure.errors import Closed, Corrupt, Indeterminate, Invalid, TenureError
 
@@ -28,11 +28,11 @@ _NAME_MAX = 100
 
 
 class Producer:
-    """Gathers entries in memory and flushes them as batches; any number of producers share a buffer.
+    """A writer that gathers entries in memory and flushes them as batches; any number share a buffer.
 
     ``async with Producer(store) as producer`` starts and closes it. The first one creates the buffer. With a ``name``
-    it goes on where one of that name ended. Of two that use a name at once, the one that finds the other's commit
-    halts; with ``replays`` it takes that commit for its own, as its n-th batch holds the same whoever makes it.
+    it continues where one of that name ended. Of two that use a name at once, the one that finds the other's commit
+    halts; with ``replays`` it takes that commit for its own, as its n-th batch always holds the same entries.
 
     >>> import asyncio
     >>> from tenure.buffer import Consumer, Producer
@@ -70,7 +70,7 @@ class Producer:
         self._turns = Turns(self._journal.clock)
         self._gathering: PendingBatch | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._pipeline: Pipeline | None = None
+        self._uploader: Uploader | None = None
         self._failure: Exception | None = None
         self._lost: PendingBatch | None = None
         self._closed = False
@@ -80,7 +80,7 @@ class Producer:
     async def open(
         cls, store: ObjectStore | str, *, settings: BufferSettings | None = None, clock: Clock | None = None
     ) -> Producer:
-        """A producer that has started."""
+        """Return a producer that has started."""
         producer = cls(store, settings=settings, clock=clock)
         await producer.start()
         return producer
@@ -91,12 +91,12 @@ class Producer:
 
     @property
     def last_ordinal(self) -> int:
-        """The ordinal of the last batch that the manifest shows of a producer of this name; -1 where it shows none."""
+        """Return the ordinal of the last batch that the manifest shows of a producer of this name; -1 if none."""
         record = self._journal.state.producers.get(self.id)
         return -1 if record is None else record.ordinal
 
     async def last_metadata(self) -> bytes | None:
-        """What was said with the last call of a producer of this name; None where its batch is not there any more."""
+        """Return the metadata of the last call of a producer of this name; None where its batch is gone."""
         if (ordinal := self.last_ordinal) < 0:
             return None
         catalog = Catalog(self._journal)
@@ -116,38 +116,38 @@ class Producer:
 
     @property
     def metrics(self) -> BufferMetrics:
-        """Counters, with what is held at this moment: the oldest entry that is not durable tells of a stuck store."""
+        """Return the counters, with what is held now: an old entry that is not durable indicates a stuck store."""
         own = self._journal.metrics
-        oldest = (self._pipeline.oldest if self._pipeline is not None else None) or self._gathering
+        oldest = (self._uploader.oldest if self._uploader is not None else None) or self._gathering
         own.unflushed_since_ms = 0 if oldest is None else oldest.calls[0][1].ingested_ms
         own.inflight_bytes = self._budget.bytes
         return own
 
     async def start(self) -> None:
         """Open the buffer, or create it. Raises Corrupt, Conflict, StoreRefused, OutcomeUnknown."""
-        if self._pipeline is not None or self._closed:
+        if self._uploader is not None or self._closed:
             raise Invalid("a producer starts once")
         self._pid = os.getpid()
         await self._journal.open(create=True)
         await asyncio.to_thread(load_encoder)
-        self._pipeline = Pipeline(
-            self._journal, self._settled, self._halt, first_ordinal=self.last_ordinal + 1, replays=self._replays
+        self._uploader = Uploader(
+            self._journal, self._settle, self._halt, first_ordinal=self.last_ordinal + 1, replays=self._replays
         )
 
     async def produce(self, entries: Sequence[bytes], metadata: bytes = b"") -> WriteHandle:
-        """Take the entries in, waiting while the producer is full; ``durable()`` of the handle waits for the store.
+        """Add the entries, waiting while the producer is full; ``durable()`` of the handle waits for the store.
 
         A caller that computes between its calls and awaits nothing else gives up a turn of the loop here, and a fifth
-        of its time while batches are under way: ``flush_interval_ms`` holds for it, too.
-        Raises Invalid for no entries, for what is not bytes and for too many of them; Closed once the producer halted.
+        of its time while batches are under way: ``flush_interval_ms`` holds for it, too. Raises Invalid for no entries,
+        for entries that are not bytes and for too many of them; Closed once the producer halted.
         """
-        size = self._checked(entries, metadata)
-        entries = tuple(entries)  # the caller may go on with the list at once
+        size = self._check(entries, metadata)
+        entries = tuple(entries)  # the caller may change the list at once
         weight = weight_of(size + len(metadata), len(entries))
         self._raise_if_over()
         await self._turns.take(self._under_way)
-        if self._budget.full(weight):
-            self._seal()  # what waits for the timer would only keep us waiting
+        if self._budget.is_full(weight):
+            self._seal()  # waiting for the timer would only delay us
         await self._budget.acquire(weight)
         try:
             self._raise_if_over()
@@ -157,45 +157,45 @@ class Producer:
         return self._gather(entries, size, metadata)
 
     async def flush(self) -> None:
-        """Return once everything produced before is durable; raises the first failure among it."""
+        """Wait until everything produced before is durable; raises the first failure among it."""
         self._raise_if_over()
         self._seal()
-        waiting = self._started().waiting
+        waiting = self._require_uploader().waiting
         if waiting:
             await asyncio.wait([batch.done for batch in waiting])
             for batch in waiting:
-                batch.heard = True
+                batch.is_reported = True
             for batch in waiting:
                 batch.done.result()
 
     async def close(self, deadline_ms: int | None = None) -> None:
-        """Flush and stop, in at most ``deadline_ms``; handles that are not durable by then hear Indeterminate.
+        """Flush and stop, in at most ``deadline_ms``; handles that are not durable by then raise Indeterminate.
 
-        Raises the first failure that nobody has heard of, so that nothing is lost in silence.
+        Raises the first failure that was not raised to a caller before, so that nothing is lost in silence.
         """
         if self._closed:
             return
         self._seal()
         self._closed = True
         self._budget.fail(Closed("the producer was closed", code="closed"))
-        if self._pipeline is None:
+        if self._uploader is None:
             return
         loop, upkeep_ms = asyncio.get_running_loop(), 0.0
         until_s = math.inf if deadline_ms is None else loop.time() + deadline_ms / 1000
         try:
-            waiting = [batch.done for batch in self._pipeline.waiting]
+            waiting = [batch.done for batch in self._uploader.waiting]
             if waiting:
                 await asyncio.wait(waiting, timeout=None if deadline_ms is None else deadline_ms / 1000)
             if self._failure is None:  # upkeep of a close that is cancelled, or of a manifest that failed, is abandoned
                 upkeep_ms = max(0, until_s - loop.time()) * 1000
         finally:
-            left = self._pipeline.waiting
-            await self._pipeline.close()
+            left = self._uploader.waiting
+            await self._uploader.close()
             for batch in left:
                 batch.fail(Indeterminate("the producer was closed before this was durable", code="closed"))
                 self._remember(batch)
             await self._journal.close(within_ms=upkeep_ms)
-        if self._lost is not None and not self._lost.heard:
+        if self._lost is not None and not self._lost.is_reported:
             self._lost.done.result()
 
     async def __aenter__(self) -> Producer:
@@ -208,11 +208,11 @@ class Producer:
         try:
             await self.close()
         except TenureError:
-            if error is None:  # else what went wrong first is what matters
+            if error is None:  # otherwise the first error is the one that matters
                 raise
 
-    def _checked(self, entries: Sequence[bytes], metadata: bytes) -> int:
-        """The bytes of a call that may be taken."""
+    def _check(self, entries: Sequence[bytes], metadata: bytes) -> int:
+        """Return the bytes of a call; raise Invalid where it exceeds a limit."""
         limits = self._settings
         if not entries:
             raise Invalid("produce needs at least one entry; an empty byte string is one")
@@ -231,26 +231,26 @@ class Producer:
 
     def _raise_if_over(self) -> None:
         if self._failure is not None:
-            self._lost = None  # heard of now
+            self._lost = None  # reported now
             raise Closed(f"the producer has halted: {self._failure}", code="producer_halted") from self._failure
         if self._closed:
             raise Closed("the producer is closed", code="closed")
         if self._pid != os.getpid():
             raise Closed("the producer belongs to the process that opened it: open one after the fork", code="forked")
-        self._started()
+        self._require_uploader()
 
-    def _started(self) -> Pipeline:
-        if self._pipeline is None:
+    def _require_uploader(self) -> Uploader:
+        if self._uploader is None:
             raise Invalid("the producer has not started: use `async with`, or await start()")
-        return self._pipeline
+        return self._uploader
 
     def _under_way(self) -> asyncio.Future[int] | None:
-        """The outcome of the oldest batch that is being uploaded or committed."""
-        oldest = self._started().oldest
+        """Return the outcome of the oldest batch that is being uploaded or committed."""
+        oldest = self._require_uploader().oldest
         return None if oldest is None else oldest.done
 
     def _gather(self, entries: Sequence[bytes], size: int, metadata: bytes) -> WriteHandle:
-        """Put the call into the batch being gathered, and flush what has become large enough."""
+        """Add the call to the batch being gathered, and flush a batch that has become large enough."""
         now_ms = self._journal.clock.wall_ms()
         if self._gathering is not None and (
             self._gathering.bytes + size > self._settings.flush_bytes
@@ -271,16 +271,16 @@ class Producer:
         return handle
 
     def _seal(self) -> None:
-        """Hand the gathered batch on."""
+        """Submit the gathered batch for upload."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         batch, self._gathering = self._gathering, None
         if batch is not None:
-            self._started().submit(batch)
+            self._require_uploader().submit(batch)
 
-    def _settled(self, batch: PendingBatch) -> None:
-        """A batch is durable, or failed for good: its room is free again."""
+    def _settle(self, batch: PendingBatch) -> None:
+        """Release the room of a batch that is durable, or failed for good."""
         if batch.error is None:
             self._journal.metrics.batches += 1
             self._journal.metrics.batch_bytes += len(batch.data)
@@ -289,15 +289,15 @@ class Producer:
         self._budget.release(batch.weight, len(batch.calls))
 
     def _remember(self, batch: PendingBatch) -> None:
-        """Keep the first failure that nobody has heard of, for `close`."""
-        if self._lost is None or self._lost.heard:
+        """Keep the first failure that was not raised to a caller, for `close`."""
+        if self._lost is None or self._lost.is_reported:
             self._lost = batch
 
     def _halt(self, error: Exception) -> None:
-        """The manifest cannot be written: everything under way hears it, and every later call."""
+        """Stop after a failure to write the manifest: fail everything under way, and every later call."""
         self._failure = error
         self._seal()
-        for batch in self._started().waiting:
+        for batch in self._require_uploader().waiting:
             batch.fail(error)
             self._remember(batch)
         self._budget.fail(Closed(f"the producer has halted: {error}", code="producer_halted"))

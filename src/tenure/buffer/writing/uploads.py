@@ -1,6 +1,6 @@
-"""From sealed batches to committed ones: encoded and uploaded side by side, committed in order.
+"""The uploader: encode and upload sealed batches concurrently, and commit them in order.
 
-While one commit is in flight, everything that becomes ready waits for the next, which takes it all in one delta.
+While one commit is in flight, all batches that become ready wait for the next, which takes them in one delta.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from tenure.buffer.manifest.keys import RisingNames, batch_key
 from tenure.buffer.writing.pending import PendingBatch
 from tenure.errors import Indeterminate
 
-__all__ = ["Pipeline"]
+__all__ = ["Uploader"]
 
 
 class _MustUploadAgain(Exception):
-    """The collector voided these names before they were committed."""
+    """Names that the collector voided before they were committed."""
 
     def __init__(self, names: set[str]) -> None:
         self.names = names
 
 
-class Pipeline:
-    """Takes sealed batches, and settles each: ``done`` is called once per batch, in order."""
+class Uploader:
+    """A queue of sealed batches that settles each: it calls ``done`` once per batch, in order."""
 
     def __init__(
         self,
@@ -53,21 +53,21 @@ class Pipeline:
         self._ready = asyncio.Event()
         self._ordinal = first_ordinal
         self._replays = replays
-        self._newest = self._recorded()  # what the manifest must show of us, but for what we commit next
+        self._newest = self._newest_recorded()  # the newest name on our record, until our next commit
         self._committer = asyncio.create_task(self._commit_forever())
 
     @property
     def waiting(self) -> list[PendingBatch]:
-        """The batches that are not settled yet, in order."""
+        """Return the batches that are not settled yet, in order."""
         return list(self._queue)
 
     @property
     def oldest(self) -> PendingBatch | None:
-        """The first batch that is not settled yet."""
+        """Return the first batch that is not settled yet."""
         return self._queue[0] if self._queue else None
 
     def submit(self, batch: PendingBatch) -> None:
-        """Take a sealed batch; its place in the order is fixed now."""
+        """Queue a sealed batch; its place in the order is fixed now."""
         batch.ordinal = self._ordinal
         self._ordinal += 1
         self._queue.append(batch)
@@ -76,14 +76,14 @@ class Pipeline:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Stop; what is under way is abandoned."""
+        """Stop, and abandon what is under way."""
         tasks = [self._committer, *self._tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _prepare(self, batch: PendingBatch) -> None:
-        """Encode and upload; a failure is this batch's alone."""
+        """Encode and upload; a failure concerns this batch alone."""
         started = time.monotonic()
         async with self._uploads:
             try:
@@ -99,14 +99,14 @@ class Pipeline:
             except Exception as error:
                 batch.error = error
         self._journal.metrics.flush_ms_total += (time.monotonic() - started) * 1000
-        batch.settled = True
+        batch.is_prepared = True
         self._ready.set()
 
     async def _upload(self, batch: PendingBatch) -> None:
-        """Store the bytes under a fresh name."""
+        """Store the bytes under a new name."""
         above = max(self._journal.state.void, self._newest)
         name = self._names.next(self._journal.clock.wall_ms(), above=above)
-        await self._journal.patient.create_own(batch_key(name), batch.data)
+        await self._journal.retrying.create_own(batch_key(name), batch.data)
         batch.entry = Entry(
             name=name,
             bytes=len(batch.data),
@@ -122,19 +122,19 @@ class Pipeline:
         while True:
             await self._ready.wait()
             self._ready.clear()
-            while self._queue and self._queue[0].settled:
+            while self._queue and self._queue[0].is_prepared:
                 batches = self._next()
                 try:
                     await self._commit(batches)
-                except Exception as error:  # the manifest cannot be written: nothing after this may be promised
+                except Exception as error:  # the manifest cannot be written: promise nothing after this
                     self._halted(error)
                     return
                 for _ in batches:
                     self._done(self._queue.popleft())
 
     def _next(self) -> list[PendingBatch]:
-        """The ready batches at the head of the queue; one there that failed to upload is settled at once."""
-        ready = takewhile(lambda batch: batch.settled and batch.error is None, self._queue)
+        """Return the ready batches at the head of the queue; settle at once a head that failed to upload."""
+        ready = takewhile(lambda batch: batch.is_prepared and batch.error is None, self._queue)
         batches = list(islice(ready, self._journal.settings.commit_batches_max))
         if not batches:
             failed = self._queue.popleft()
@@ -162,19 +162,19 @@ class Pipeline:
                         self._journal.metrics.reuploads += 1
                         await self._upload(batch)
                 continue
-            self._newest = self._recorded()
+            self._newest = self._newest_recorded()
             seqs = await self._seqs(state, entries)
             for batch in batches:
                 batch.succeed(seqs[batch.ordinal])
             return
 
-    def _recorded(self) -> str:
-        """The newest name that the manifest shows of this producer."""
+    def _newest_recorded(self) -> str:
+        """Return the newest name that the manifest shows of this producer."""
         record = self._journal.state.producers.get(self._journal.id)
         return "" if record is None else record.newest_name
 
     async def _seqs(self, state: State | None, entries: list[Entry]) -> dict[int, int]:
-        """Which sequence each ordinal got; our own delta tells, and after a lost reply the manifest does."""
+        """Return the sequence of each ordinal: from our own delta, or after a lost reply from the manifest."""
         if state is not None and state.tail and state.tail[-len(entries) :] == entries:
             first = state.next_seq - len(entries)
             return {entry.ordinal: first + index for index, entry in enumerate(entries)}

@@ -1,6 +1,6 @@
-"""`tenure buffer`: look at a buffer, put entries in, clear away what nobody needs, and get past what is damaged.
+"""`tenure buffer`: inspect a buffer, produce entries, collect garbage, and skip damaged batches.
 
-None of these takes part as a consumer, so nothing here fences one, but for `quarantine`, which has to.
+These commands are no consumers, so they fence none, except for `quarantine` and `drop-group`, which must.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from tenure.cli.buffer import show as buffer_show
-from tenure.cli.guard import guarded
+from tenure.cli.guard import run_guarded
 from tenure.cli.main import OK, PROBLEM
 from tenure.cli.options import AsJson, duration
 from tenure.cli.screen import Payload, Shown, console_for, document
@@ -35,12 +35,12 @@ Group = Annotated[str, typer.Option("--group", help="Which group of consumers.")
 
 
 def store_url(where: str) -> str:
-    """The URL of what was named: a path is a directory of this machine."""
+    """Return the URL of a buffer; a path is a directory of this machine."""
     return where if "://" in where else Path(where).absolute().as_uri()
 
 
 def report(work: Callable[[], Coroutine[Any, Any, Shown]], show: Callable[..., None], *, as_json: bool) -> int:
-    """Run a command and print what it found, or the one line about what stood in its way; returns the exit code."""
+    """Run a command and print its result, or its error in one line; returns the exit code."""
 
     def run() -> int:
         payload, code = asyncio.run(work())
@@ -50,7 +50,7 @@ def report(work: Callable[[], Coroutine[Any, Any, Shown]], show: Callable[..., N
             show(console_for(), payload)
         return code
 
-    return guarded(run, as_json=as_json, spark=False)
+    return run_guarded(run, as_json=as_json, spark=False)
 
 
 @buffer.command("stat")

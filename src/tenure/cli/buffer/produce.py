@@ -1,4 +1,4 @@
-"""`tenure buffer produce`: lines, or whole files, as entries; it ends once all of them are durable."""
+"""`tenure buffer produce`: produce lines, or whole files, as entries; it ends once all of them are durable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from rich.console import Console
 
-from tenure.cli.guard import guarded
+from tenure.cli.guard import run_guarded
 from tenure.cli.main import OK
 from tenure.cli.progress import Progress
 from tenure.cli.screen import Payload, console_for, document
@@ -24,14 +24,14 @@ _ENTRY_BYTES_MAX: Final = 64 << 20
 
 
 class Part(NamedTuple):
-    """Entries for one call, and how many bytes were read for all so far."""
+    """Entries for one call, and the bytes read for all so far."""
 
     entries: list[bytes]
     read_bytes: int
 
 
 def run(url: str, files: Sequence[Path], *, whole: bool, metadata: bytes, as_json: bool) -> int:
-    """Produce everything and print how much it was; returns the exit code."""
+    """Produce all entries and print their count; returns the exit code."""
 
     def work() -> int:
         found = _produce(url, files, whole=whole, metadata=metadata)
@@ -41,7 +41,7 @@ def run(url: str, files: Sequence[Path], *, whole: bool, metadata: bytes, as_jso
             _show(console_for(), found)
         return OK
 
-    return guarded(work, as_json=as_json, spark=False)
+    return run_guarded(work, as_json=as_json, spark=False)
 
 
 def _produce(url: str, files: Sequence[Path], *, whole: bool, metadata: bytes) -> Payload:
@@ -56,7 +56,7 @@ def _produce(url: str, files: Sequence[Path], *, whole: bool, metadata: bytes) -
         for part in parts:
             producer.produce(part.entries, metadata)
             entries, read_bytes = entries + len(part.entries), part.read_bytes
-            progress.reached(read_bytes, f"{size(read_bytes)}, {count(entries, 'entry', 'entries')}")
+            progress.update(read_bytes, f"{size(read_bytes)}, {count(entries, 'entry', 'entries')}")
         producer.flush()
         metrics = producer.metrics
         return {"entries": entries, "bytes": metrics.entry_bytes, "batches": metrics.batches, "url": url}
@@ -73,7 +73,7 @@ def _whole(files: Sequence[Path]) -> Iterator[Part]:
 
 
 def _lines(files: Sequence[Path]) -> Iterator[Part]:
-    """The lines of all files, or of standard input: a call for as many as are there at once."""
+    """Yield the lines of all files, or of standard input, in parts of what one read returns."""
     read_bytes = 0
     sources: list[int | Path] = list(files) or [os.dup(sys.stdin.fileno())]
     for source in sources:

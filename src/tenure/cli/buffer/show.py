@@ -1,4 +1,4 @@
-"""What the buffer commands found, for people."""
+"""Print the results of the buffer commands as text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAMED_MAX = 5
 
 
 def stat(console: Console, found: Payload) -> None:
-    """Figures first, then the groups."""
+    """Print the figures, then the groups."""
     held = count(found["batches"], "batch", "batches")
     which = f"sequences {found['first_seq']} to {found['next_seq'] - 1}" if found["batches"] else "nothing is waiting"
     console.print(f"{found['url']}: {held} held, {which}", soft_wrap=True)
@@ -36,7 +36,7 @@ def stat(console: Console, found: Payload) -> None:
 
 
 def groups(console: Console, found: Payload) -> None:
-    """Where each group stands, and what would be free without it."""
+    """Print the position of each group, and the batches that it alone pins."""
     if not found["groups"]:
         console.print("the buffer has no group yet, so it keeps everything")
         return
@@ -58,18 +58,18 @@ def groups(console: Console, found: Payload) -> None:
 
 
 def dropped(console: Console, found: Payload) -> None:
-    """What became of the group."""
+    """Print that a group was dropped."""
     console.print(f"group {found['dropped']} is dropped: no batch is kept for it any more", markup=False)
 
 
 def changed(console: Console, found: Payload) -> None:
-    """The retention, before and now."""
+    """Print the retention, before and now."""
     now, before = (age(found[name]) if found[name] else "none" for name in ("retain_for_ms", "before_ms"))
     console.print(f"retention: {now} (it was {before})")
 
 
 def _kept(console: Console, kept: list[Payload]) -> None:
-    """Who or what pins the batches that stay."""
+    """Print which groups, or the retention, pin the batches that stay."""
     for each in kept:
         batches = count(each["batches"], "batch", "batches")
         match each["why"]:
@@ -85,7 +85,7 @@ def _kept(console: Console, kept: list[Payload]) -> None:
 
 
 def collected(console: Console, found: Payload) -> None:
-    """What went, or would go."""
+    """Print what was deleted, or would be."""
     verb = "would go" if found["dry_run"] else "gone"
     parts = (
         count(found["objects"], "batch", "batches") + f" ({size(found['bytes'])})",
@@ -105,7 +105,7 @@ def collected(console: Console, found: Payload) -> None:
 
 
 def quarantined(console: Console, found: Payload) -> None:
-    """What was given up, and who passes it."""
+    """Print which batch was quarantined, and who skips it."""
     then = (
         "is skipped, and quarantine/ says why. Start the group's consumer again."
         if found["passed"]
@@ -115,7 +115,7 @@ def quarantined(console: Console, found: Payload) -> None:
 
 
 def verified(console: Console, found: Payload) -> None:
-    """What is wrong, then what is merely odd."""
+    """Print harmful findings, then harmless ones."""
     findings = sorted(found["findings"], key=lambda each: each["kind"] not in ("damaged", "missing", "gap"))
     if not findings:
         console.print("everything that the manifest names is there and whole, and nothing else")
@@ -131,4 +131,4 @@ def verified(console: Console, found: Payload) -> None:
 
 
 def nothing(console: Console, found: Payload) -> None:
-    """For a command that speaks JSON only."""
+    """Print nothing, for a command with JSON output only."""

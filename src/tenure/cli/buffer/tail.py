@@ -1,4 +1,4 @@
-"""`tenure buffer tail`: entries as they are committed, read past every consumer."""
+"""`tenure buffer tail`: print entries as they are committed, independent of any consumer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import base64
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from tenure.cli.guard import guarded
+from tenure.cli.guard import run_guarded
 from tenure.cli.main import OK
 from tenure.cli.screen import line
 from tenure.cli.words import clean
@@ -21,13 +21,13 @@ _POLL_MS: Final = 500
 
 
 def run(url: str, *, from_seq: int | None, follow: bool, as_json: bool) -> int:
-    """Print until the end, or until interrupted; returns the exit code."""
+    """Print entries until the end, or until interrupted; returns the exit code."""
 
     def work() -> int:
         asyncio.run(_print(url, from_seq=from_seq, follow=follow, as_json=as_json))
         return OK
 
-    return guarded(work, as_json=as_json, spark=False)
+    return run_guarded(work, as_json=as_json, spark=False)
 
 
 async def _print(url: str, *, from_seq: int | None, follow: bool, as_json: bool) -> None:
@@ -44,14 +44,14 @@ async def _print(url: str, *, from_seq: int | None, follow: bool, as_json: bool)
 def _show(batch: Batch, *, as_json: bool) -> None:
     for index, entry in enumerate(batch.entries):
         if as_json:
-            line({"seq": batch.seq, "index": index, **_spelled(entry)})
+            line({"seq": batch.seq, "index": index, **_entry_fields(entry)})
         else:
             print(clean(entry.decode("utf-8", "replace")))
     sys.stdout.flush()
 
 
-def _spelled(entry: bytes) -> dict[str, Any]:
-    """An entry for JSON: as text where it is text, else in base64."""
+def _entry_fields(entry: bytes) -> dict[str, Any]:
+    """Return an entry for JSON: as text where it is UTF-8, else in base64."""
     try:
         return {"entry": entry.decode()}
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""`tenure claim`: jobs on a lease, to look at or to work on from a script."""
+"""`tenure claim`: claim jobs on a lease, to inspect them or to work on them from a script."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["claim"]
 
-# The server answers a claim that waits after 30 s at the latest; whoever wants to wait longer asks again.
+# The server answers a waiting claim after 30 s at the latest; a longer wait is several claims.
 _WAIT_MS_MAX: Final = 20_000
 
 
@@ -53,7 +53,7 @@ def claim(
 
 
 def _claim(client: Client, queue: str, *, node: str, max_count: int, lease_ms: int | None, wait_ms: int) -> Claimed:
-    """Claim, again and again until something came or the wait is over."""
+    """Repeat the claim until it returns jobs or the wait is over."""
     end_s = time.monotonic() + wait_ms / 1000
     while True:
         left_ms = max(0, round((end_s - time.monotonic()) * 1000))

@@ -1,4 +1,4 @@
-"""`tenure dead`: look at dead letters, put them back to work, or drop them for good."""
+"""`tenure dead`: list and show dead letters, redrive them, or drop them for good."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenure.cli.commands.inspect import show_record
 from tenure.cli.main import EMPTY, OK
 from tenure.cli.options import Target, on_server
 from tenure.cli.progress import Progress
-from tenure.cli.remote import ask, plain, reworded
+from tenure.cli.remote import ask, plain, reword
 from tenure.cli.screen import Payload, Shown, table
 from tenure.cli.words import count, short, when
 from tenure.contract.dead_letters import Selection
@@ -28,7 +28,7 @@ __all__ = ["dead"]
 
 dead = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Dead letters: list, show, redrive, drop.")
 
-# One run holds the seqs of what it is about, eight bytes each.
+# One run holds the seqs of its letters in memory, eight bytes each.
 _LETTERS_MAX: Final = 1_000_000
 
 Name = Annotated[
@@ -56,7 +56,7 @@ def _list(
     as_json: bool,
 ) -> None:
     """List dead letters, or parked jobs: where each came from, how often it was tried, and why it died."""
-    chosen = _chosen(None, match, reason_like)
+    chosen = _selection(None, match, reason_like)
 
     def find(client: Client) -> Shown:
         place = place_of(client, queue, parked=parked)
@@ -103,7 +103,7 @@ def _redrive(
     as_json: bool,
 ) -> None:
     """Put dead letters back to work, each in one step. Exit code 4 where there was none."""
-    chosen = _chosen(seqs, match, reason_like)
+    chosen = _selection(seqs, match, reason_like)
 
     def find(client: Client) -> Shown:
         place = place_of(client, queue, parked=parked)
@@ -136,7 +136,7 @@ def _drop(
     as_json: bool,
 ) -> None:
     """Delete dead letters for good, after asking. Exit code 4 where there was none."""
-    chosen = _chosen(seqs, match, reason_like)
+    chosen = _selection(seqs, match, reason_like)
 
     def find(client: Client) -> Shown:
         place = place_of(client, queue, parked=parked)
@@ -149,7 +149,7 @@ def _drop(
     raise typer.Exit(ask(target, find, _show_count, as_json=as_json))
 
 
-def _chosen(seqs: list[int] | None, match: str | None, reason_like: str | None) -> Selection:
+def _selection(seqs: list[int] | None, match: str | None, reason_like: str | None) -> Selection:
     try:
         return selection_of(seqs, match, reason_like)
     except Invalid as error:
@@ -161,8 +161,8 @@ def _seqs_of(place: Place, chosen: Selection, limit: int) -> array[int]:
 
 
 def _each_part(seqs: array[int], act: Callable[[list[int]], int], *, what: str) -> int:
-    """Act on a thousand at a time. One call may stop short, before a letter that cannot move: asked again it says why,
-    and what was done before that is told with it.
+    """Act on a thousand letters at a time, and return how many were done. A call may stop before a letter that cannot
+    move: repeated, it raises why, and the error is extended by what was done before.
     """
     done = 0
     with Progress(what, total=len(seqs)) as progress:
@@ -173,14 +173,14 @@ def _each_part(seqs: array[int], act: Callable[[list[int]], int], *, what: str) 
                 while left and (acted := act(part)):
                     done, left = done + acted, left - acted
             except TenureError as error:
-                told = f"{error.message}; {count(done, 'letter')} done before that" if done else error.message
-                raise reworded(error, told, done=done) from error
-            progress.reached(start + len(part), f"{done:,} of {len(seqs):,}")
+                message = f"{error.message}; {count(done, 'letter')} done before that" if done else error.message
+                raise reword(error, message, done=done) from error
+            progress.update(start + len(part), f"{done:,} of {len(seqs):,}")
     return done
 
 
 def _confirm(place: Place, number: int) -> None:
-    """Ask, on the terminal. Raises Invalid where there is none, Abort where the answer is no."""
+    """Ask on the terminal. Raises Invalid without a terminal, Abort where the answer is no."""
     if not sys.stdin.isatty():
         raise Invalid(f"this would delete {count(number, 'dead letter')} for good: say --yes where nobody can be asked")
     what = "parked job" if place.parked else "dead letter"

@@ -1,7 +1,7 @@
-"""Dead letters as the command line sees them: those of a queue, or those that lie in a dead-letter topic.
+"""Read dead letters for the command line: those of a queue, or those in a dead-letter topic.
 
-A queue names its dead-letter topic in its config, and several queues may share one: asked by the queue's name, only its
-own letters count. Jobs that a queue parked stay in the queue, under their own seqs.
+A queue names its dead-letter topic in its config, and several queues may share one: by a queue's name, only its own
+letters are read. Jobs that a queue parked stay in the queue, under their own seqs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PAGE: Final = 1_000
 
 
 class Letter(msgspec.Struct):
-    """One dead letter, or one parked job: where it came from and why."""
+    """One dead letter, or one parked job, with its origin and its reason."""
 
     seq: int
     source: str
@@ -40,9 +40,9 @@ class Letter(msgspec.Struct):
 
 
 def selection_of(seqs: list[int] | None, match: str | None, reason_like: str | None) -> Selection:
-    """Return what the command line selects; a ``*`` at the end of a tag means every tag that begins so.
+    """Return the selection of the command line; a ``*`` at the end of a tag matches every tag with that prefix.
 
-    Raises Invalid for a tag that cannot be one.
+    Raises Invalid for a tag that is not valid.
     """
     wanted: object = ["tag", "Glob", match] if match is not None and match.endswith("*") else match
     return Selection(
@@ -53,7 +53,9 @@ def selection_of(seqs: list[int] | None, match: str | None, reason_like: str | N
 
 
 class Place:
-    """Where the letters lie: in ``topic``, as letters or as parked jobs; ``only_from`` leaves out other queues'."""
+    """The place of the letters: ``topic``, as letters or as parked jobs; ``only_from`` leaves out those of other
+    queues.
+    """
 
     def __init__(self, client: Client, topic: str, *, parked: bool, only_from: str | None) -> None:
         self._client = client
@@ -62,7 +64,7 @@ class Place:
         self.only_from = only_from
 
     def letters(self, chosen: Selection, *, limit: int) -> Iterator[Letter]:
-        """Letters in the order of their seqs, those that are there now. Nothing where there is no such topic yet."""
+        """Yield the present letters in the order of their seqs; none where the topic does not exist yet."""
         found = 0
         for letter in self._parked(chosen) if self.parked else self._letters():
             if chosen.takes(letter.seq, letter.tag, letter.reason):
@@ -79,11 +81,11 @@ class Place:
             except NotFound:
                 if self.only_from is None:
                     raise
-                return  # the first death makes it
+                return  # the first dead letter creates it
             end = page.head_seq if end is None else end
             for record in page.records:
                 letter = _letter(record)
-                # Back at work in its own queue, a job keeps its provenance and is no dead letter any more.
+                # A redriven job keeps its provenance in its own queue, and is no dead letter any more.
                 if letter is not None and letter.source != self.topic and self.only_from in (None, letter.source):
                     yield letter
             if page.next_from_seq <= cursor:
@@ -103,7 +105,7 @@ class Place:
                 return
 
     def one(self, seq: int) -> dict[str, Any]:
-        """One letter with its data, whole. Raises NotFound."""
+        """Return one letter with its whole data. Raises NotFound."""
         if self.parked:
             found: dict[str, Any] = plain(self._client.job(self.topic, seq))
             if found["state"] != "parked":
@@ -117,7 +119,9 @@ class Place:
 
 
 def place_of(client: Client, name: str, *, parked: bool | None) -> Place:
-    """Where the dead letters of that name lie. ``parked`` None means: parked jobs only where nothing else can be."""
+    """Return the place of the dead letters of a topic. ``parked`` None: parked jobs only where there can
+    be no letters.
+    """
     info = client.topic(name, touch=False)
     if info.queue is None:
         if parked:
@@ -131,7 +135,7 @@ def place_of(client: Client, name: str, *, parked: bool | None) -> Place:
 
 
 def _letter(record: ReadRecord) -> Letter | None:
-    """A record as a dead letter; None where it is none."""
+    """Return a record as a dead letter; None where it has no provenance."""
     origin = provenance.read(record.meta)
     if origin is None:
         return None

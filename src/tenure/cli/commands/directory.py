@@ -1,7 +1,7 @@
-"""`tenure inspect --data`: what a data directory holds, folded from its log without opening anything for writing.
+"""`tenure inspect --data`: show a data directory, folded from its log without opening anything for writing.
 
-A broker may be using the directory meanwhile. Then the end of the log moves while it is read, and a batch that is half
-written looks torn, or for an instant damaged. So damage counts only when a second look meets it at the same place.
+A broker may use the directory at the same time. Then the end of the log moves while it is read, and a half-written
+batch looks torn, or for an instant damaged. So damage counts only when a second read finds it at the same place.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rich.console import Console
 
 from tenure.cli.main import OK
 from tenure.cli.screen import Payload, Shown, table
-from tenure.cli.words import count, size, spelled
+from tenure.cli.words import count, format_path, size
 from tenure.clock import SystemClock
 from tenure.core.claim import ready_count
 from tenure.core.events import decode
@@ -34,7 +34,7 @@ _TOPICS_SHOWN = 50
 
 
 class Replay:
-    """A log read from end to end: its segments, its state, and where it stops."""
+    """A log read from end to end: its segments, its state, and its end."""
 
     def __init__(self, disk: Disk) -> None:
         self.heads: list[Head] = list_heads(disk)
@@ -53,7 +53,7 @@ class Replay:
             topic.durable_seq = topic.head_seq
 
     def now(self) -> int:
-        """Log time as a broker would have it that opened this log now."""
+        """Return log time as of a broker that opened this log now."""
         clock, state = SystemClock(), self.state
         if state.boot_id == clock.boot_id:
             return max(state.log_ms, state.opened_ms + clock.boot_ms() - state.boot_ms)
@@ -61,7 +61,9 @@ class Replay:
 
 
 def open_disk(directory: Path) -> PosixDisk:
-    """The disk of a directory that holds a log. Raises NotFound for any other, Corrupt where only the log is gone."""
+    """Open the disk of a directory with a log. Raises NotFound without one, Corrupt where only the
+    segments are gone.
+    """
     if not directory.is_dir():
         raise NotFound(f"{directory} is not a directory: name the one given to Broker.open", path=str(directory))
     disk = PosixDisk(directory, create=False)
@@ -81,7 +83,7 @@ def replay(disk: Disk) -> Replay:
         try:
             return Replay(disk)
         except FileNotFoundError:
-            continue  # a segment was dropped while we looked
+            continue  # a segment was dropped during the read
         except Corrupt as error:
             where = (error.detail.get("file"), error.detail.get("offset"), error.message)
             if where == met:
@@ -91,7 +93,7 @@ def replay(disk: Disk) -> Replay:
 
 
 def find(directory: Path) -> Shown:
-    """What is in a directory."""
+    """Return the contents of a data directory."""
     disk = open_disk(directory)
     found = replay(disk)
     now, state = found.now(), found.state
@@ -101,7 +103,7 @@ def find(directory: Path) -> Shown:
         for head, end in zip(found.heads, ends, strict=True)
     ]
     payload: Payload = {
-        "directory": spelled(directory),
+        "directory": format_path(directory),
         "epoch": found.epoch,
         "batches": found.batches,
         "frames": found.frames,
@@ -142,7 +144,7 @@ def _topic(state: State, topic: Topic, now: int) -> dict[str, Any]:
 
 
 def show(console: Console, payload: Payload) -> None:
-    """The same for people."""
+    """Print the contents as text."""
     segments, topics, routers = payload["segments"], payload["topics"], payload["routers"]
     last = datetime.fromtimestamp(payload["last_event_ms"] / 1000, UTC)
     batches = count(payload["batches"], "batch", "batches")

@@ -1,7 +1,7 @@
 """`tenure export`: follow the log of a data directory and send its lifecycle events into a buffer.
 
-A server started with ``--events`` runs this by itself, as a child. By hand it serves to export what a stopped broker
-left behind, or to run the exporter under a supervisor of one's own.
+A server started with ``--events`` runs this as a child process. Run it by hand to export the log of a stopped broker,
+or under a supervisor of your own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["export"]
 log = logging.getLogger("tenure.export")
 
 _NICENESS = 10
-"""An exporter beside a server takes what the server leaves."""
+"""The niceness of an exporter beside a server, which goes first."""
 
 
 def export(
@@ -82,7 +82,7 @@ async def _export(settings: ServerSettings, *, once: bool, child: bool) -> None:
     data = Path(settings.data)
     name = producer_name(PosixDisk(data, create=False))
     async with BufferOutlet(settings.events, name) as outlet:
-        exporter = Exporter(data, outlet, settings=settings.export, told=_report if child else _nothing)
+        exporter = Exporter(data, outlet, settings=settings.export, on_progress=_report if child else _nothing)
         try:
             log.info("exporting lifecycle events", extra={"address": settings.events})
             await exporter.run(stop)
@@ -93,25 +93,25 @@ async def _export(settings: ServerSettings, *, once: bool, child: bool) -> None:
 
 
 def _listen(stop: asyncio.Event, *, child: bool) -> None:
-    """Stop on a signal; and a child when the server that started it is gone."""
+    """Set ``stop`` on a signal, and in a child when the server that started it is gone."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     if child:
 
-        def wait_for_the_end() -> None:
+        def wait_for_end_of_input() -> None:
             while os.read(0, 4096):
                 pass
             loop.call_soon_threadsafe(stop.set)
 
-        threading.Thread(target=wait_for_the_end, daemon=True).start()
+        threading.Thread(target=wait_for_end_of_input, daemon=True).start()
 
 
 def _report(progress: Progress) -> None:
-    """Tell the server how far it is, a line of JSON each."""
+    """Report progress to the server, as a line of JSON."""
     sys.stdout.buffer.write(msgspec.json.encode(progress) + b"\n")
     sys.stdout.buffer.flush()
 
 
 def _nothing(progress: Progress) -> None:
-    """By hand, the log says enough."""
+    """Report nothing: without a server, the log is enough."""

@@ -1,4 +1,4 @@
-"""`tenure inspect`: one queue or topic, or one job, as a server sees it; with ``--data``, a directory without one."""
+"""`tenure inspect`: show one queue or topic, or one job, of a server; with ``--data``, a data directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenure.cli.main import OK
 from tenure.cli.options import Target, on_server
 from tenure.cli.remote import ask, plain
 from tenure.cli.screen import Payload, Shown, table
-from tenure.cli.words import age, clean, count, seqs_shown, short, size, when
+from tenure.cli.words import age, clean, count, format_seqs, short, size, when
 from tenure.errors import NotFound
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _whole(client: Client, name: str, limit: int) -> Shown:
 
 
 def _one(client: Client, name: str, seq: int) -> Shown:
-    """A job with its history; a record, where the topic is a log."""
+    """Return a job with its history, or a record where the topic is a log."""
     if client.topic(name, touch=False).queue is not None:
         return plain(client.job(name, seq)), OK
     records = client.diff(name, from_seq=max(0, seq - 1), limit=1, include_tags=True).records
@@ -79,7 +79,7 @@ def _one(client: Client, name: str, seq: int) -> Shown:
 
 
 def _show(console: Console, found: Payload) -> None:
-    """A queue for people."""
+    """Print a queue as text."""
     first, last = found["earliest_seq"], found["head_seq"]
     seqs = f"seqs {first} to {last}, durable to {found['durable_seq']}" if first <= last else f"the next is seq {first}"
     console.print(f"{found['topic']} is a {found['type']}: {count(found['count'], 'record')}, {size(found['bytes'])}")
@@ -92,13 +92,19 @@ def _show(console: Console, found: Payload) -> None:
         table(console, heads, [(*depths, queue["dead"], oldest, queue["ack_holes"])])
         _show_leases(console, found["leases"])
         _show_jobs(console, found["jobs"])
-    table(console, ("config", "value"), ((name, _spelled(value)) for name, value in found["config"].items()))
+    table(console, ("config", "value"), ((name, _format_value(value)) for name, value in found["config"].items()))
 
 
 def _show_leases(console: Console, leases: list[dict[str, Any]]) -> None:
     if leases:
         rows = (
-            (lease["lease_id"], lease["node"], when(lease["since"]), when(lease["deadline"]), seqs_shown(lease["seqs"]))
+            (
+                lease["lease_id"],
+                lease["node"],
+                when(lease["since"]),
+                when(lease["deadline"]),
+                format_seqs(lease["seqs"]),
+            )
             for lease in leases
         )
         table(console, ("lease", "node", "since", "deadline", "jobs"), rows)
@@ -119,8 +125,10 @@ def _due(job: dict[str, Any]) -> str:
 
 
 def show_record(console: Console, found: Payload) -> None:
-    """One record for people: everything about it, its data whole."""
-    rows = [(name, _spelled(found[name])) for name in ("topic", "seq", "state", "deliveries", "tag") if found.get(name)]
+    """Print one record as text, with its whole data."""
+    rows = [
+        (name, _format_value(found[name])) for name in ("topic", "seq", "state", "deliveries", "tag") if found.get(name)
+    ]
     rows += [(name, when(found[name])) for name in ("ts", "deadline", "deliver_at") if found.get(name)]
     rows += [(name, found[name]) for name in ("producer", "node", "lease_id", "reason", "from") if found.get(name)]
     table(console, ("field", "value"), rows)
@@ -144,7 +152,7 @@ def show_record(console: Console, found: Payload) -> None:
             print(f"{name}: {clean(bytes(found[name]).decode())}")
 
 
-def _spelled(value: object) -> str:
+def _format_value(value: object) -> str:
     if value is None:
         return "none"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""`tenure put`: records into a queue, from arguments, a file or a pipe."""
+"""`tenure put`: put records into a queue, from arguments, a file or a pipe."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tenure.cli.commands.put_input import (
 from tenure.cli.main import OK
 from tenure.cli.options import QueueName, Target, duration, on_server
 from tenure.cli.progress import Progress
-from tenure.cli.remote import ask, reworded
+from tenure.cli.remote import ask, reword
 from tenure.cli.screen import Payload, Shown, note
 from tenure.cli.words import count
 from tenure.contract.records import Record
@@ -103,14 +103,14 @@ def _meta(text: str | None) -> bytes | None:
 
 
 def _config(topic: str, kind: str) -> Mapping[str, Any]:
-    """What is made where nothing is: a queue as careful as the one that a worker would make."""
+    """Return the config for a missing topic: a queue with the safe defaults of a worker's."""
     from tenure.client.config import careful_queue
 
     return careful_queue(topic) if kind == "queue" else {"type": kind}
 
 
 class _Putting:
-    """One run of the command: batch after batch, and what came of it."""
+    """One run of the command: its batches and its result."""
 
     def __init__(
         self,
@@ -136,29 +136,31 @@ class _Putting:
         }
 
     def run(self, batches: Iterator[Batch], *, unit: str, progress: Progress | None = None) -> Payload:
-        """Put everything. An error says how far it got: what was before it is in the queue, and only that."""
+        """Put all batches. An error contains how far it got: everything before that is in the queue, and
+        nothing after.
+        """
         reached = 0
         try:
             for batch in batches:
                 self._put(batch)
                 reached = batch.last
                 if progress is not None:
-                    progress.reached(batch.read_bytes, f"{self._found['count']:,} records")
+                    progress.update(batch.read_bytes, f"{self._found['count']:,} records")
         except KeyboardInterrupt:
             note(f"interrupted: {count(self._found['count'], 'record')} went in for sure, up to {unit} {reached:,}")
             raise
         except TenureError as error:
             if not reached:
                 raise
-            told = f"{error.message}; {count(self._found['count'], 'record')} went in before: go on from {unit}"
+            message = f"{error.message}; {count(self._found['count'], 'record')} went in before: go on from {unit}"
             more = {"put": self._found["count"], "reached": reached}
-            raise reworded(error, f"{told} {reached + 1:,}", **more) from error
+            raise reword(error, f"{message} {reached + 1:,}", **more) from error
         if not self._found["count"]:
             raise Invalid("there was nothing to put: no line with a value in it")
         return self._found
 
     def _put(self, batch: Batch) -> None:
-        """The key lasts for minutes and then is gone; a client mark would stay in the broker for days."""
+        """Put one batch under an idempotency key, which expires after minutes; a client mark would stay for days."""
         produced = self._client.produce(
             self._queue,
             [Record(data=value, **self._options) for value in batch.values],

@@ -1,7 +1,7 @@
-"""What `tenure put` is given, as batches of records: arguments, a file, or standard input line by line.
+"""Read the input of `tenure put` as batches of records: arguments, a file, or standard input line by line.
 
-A batch is sent when it is full, or when the other end of a pipe has nothing more to say for a moment: so
-``tail -f log | tenure put …`` puts each line soon, and a long file goes a thousand lines at a time.
+A batch is sent when it is full, or when a pipe has no more data for a moment: so ``tail -f log | tenure put …`` puts
+each line soon, and a long file goes a thousand lines at a time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class Batch(msgspec.Struct):
-    """Values to put together, as JSON text; they stood on the lines (or in the arguments) from ``first`` to ``last``.
+    """Values to put together, as JSON text, from the lines (or arguments) ``first`` to ``last``.
     ``read_bytes`` counts everything read so far.
     """
 
@@ -42,7 +42,7 @@ class Batch(msgspec.Struct):
 
 
 def from_arguments(arguments: Sequence[str], *, text: bool) -> Iterator[Batch]:
-    """The arguments as they stand, a thousand at a time."""
+    """Yield the arguments, a thousand at a time."""
     values = [
         _value(os.fsencode(argument), text=text, where=f"argument {n}") for n, argument in enumerate(arguments, 1)
     ]
@@ -52,8 +52,8 @@ def from_arguments(arguments: Sequence[str], *, text: bool) -> Iterator[Batch]:
 
 
 def lines_are_piped_in() -> bool:
-    """Whether standard input is a pipe, a socket or a file: somebody means it to be read. A terminal or /dev/null is
-    only what a command happens to be started with.
+    """Return whether standard input is a pipe, a socket or a file, and so meant to be read; a terminal or /dev/null is
+    only the default of a command.
     """
     try:
         mode = os.fstat(_STDIN).st_mode
@@ -63,10 +63,10 @@ def lines_are_piped_in() -> bool:
 
 
 def open_lines(path: Path | None) -> tuple[int, int | None]:
-    """A descriptor to read lines from, and how many bytes there are where that is known. None is standard input."""
+    """Open a file, or standard input for None; return its descriptor and its size in bytes, where that is known."""
     if path is None:
         return _STDIN, None
-    if path.is_dir():  # it can be opened, and only reading it would fail, without saying which
+    if path.is_dir():  # opening it succeeds, and the error of reading would not name it
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     size = os.fstat(descriptor).st_size
@@ -74,8 +74,8 @@ def open_lines(path: Path | None) -> tuple[int, int | None]:
 
 
 def from_lines(descriptor: int, *, text: bool) -> Iterator[Batch]:
-    """The lines of a stream: JSON values (blank lines are passed over), or with ``text`` strings. Raises Invalid for a
-    line that is neither, after what came before it was given out.
+    """Yield the lines of a stream: JSON values (blank lines are skipped), or with ``text`` strings. Raises Invalid for
+    a line that is neither, after the lines before it were yielded.
     """
     batch, held_bytes = Batch([], 1, 0), 0
     for number, content, read_bytes in _lines(descriptor):
@@ -97,7 +97,7 @@ def from_lines(descriptor: int, *, text: bool) -> Iterator[Batch]:
 
 
 def _lines(descriptor: int) -> Iterator[tuple[int, bytes | None, int]]:
-    """Lines with their numbers and the bytes read so far; None in place of a line is a pause, or the end."""
+    """Yield lines with their numbers and the bytes read so far; None in place of a line is a pause, or the end."""
     number, read_bytes, rest = 0, 0, b""
     while True:
         if not _more_soon(descriptor):
@@ -121,7 +121,7 @@ def _more_soon(descriptor: int) -> bool:
 
 
 def _value(content: bytes, *, text: bool, where: str) -> bytes:
-    """One value as JSON text. Raises Invalid that names the place."""
+    """Return one value as JSON text. Raises Invalid, naming the place."""
     try:
         words = content.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""`tenure queue`: create a queue, change it, look at it, empty it, delete it."""
+"""`tenure queue`: create, change, show, purge and delete a queue."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _create(
     left_out = _unset(unset or [], config)
 
     def find(client: Client) -> Shown:
-        return _made(client, name, config, left_out), OK
+        return _create_queue(client, name, config, left_out), OK
 
     raise typer.Exit(ask(target, find, _show_config, as_json=as_json))
 
@@ -68,7 +68,7 @@ def _set(
         raise typer.BadParameter("say what to change, by an option or by --unset")
 
     def find(client: Client) -> Shown:
-        return _about(client.patch_topic(name, **changes), verb="changed"), OK
+        return _payload(client.patch_topic(name, **changes), verb="changed"), OK
 
     raise typer.Exit(ask(target, find, _show_config, as_json=as_json))
 
@@ -132,8 +132,8 @@ def _delete(
     raise typer.Exit(ask(target, find, _show_deleted, as_json=as_json))
 
 
-def _made(client: Client, name: str, config: dict[str, Any], left_out: list[str]) -> Payload:
-    """Create a queue. Raises Conflict where it is there: what somebody chose is not replaced."""
+def _create_queue(client: Client, name: str, config: dict[str, Any], left_out: list[str]) -> Payload:
+    """Create a queue. Raises Conflict where it exists: its config is not replaced."""
     from tenure.client.config import careful_queue
 
     try:
@@ -145,7 +145,7 @@ def _made(client: Client, name: str, config: dict[str, Any], left_out: list[str]
             raise Conflict(f"queue {name!r} is there already: change it with tenure queue set", topic=name)
     wanted: dict[str, Any] = {**careful_queue(name), **config}
     made = {field: value for field, value in wanted.items() if field not in left_out}
-    return _about(client.put_topic(name, **made), verb="created")
+    return _payload(client.put_topic(name, **made), verb="created")
 
 
 def _unset(names: list[str], config: dict[str, Any]) -> list[str]:
@@ -159,7 +159,7 @@ def _unset(names: list[str], config: dict[str, Any]) -> list[str]:
 
 
 def _confirm(question: str, *, yes: bool) -> None:
-    """Ask, on the terminal. Raises Invalid where there is none, Abort where the answer is no."""
+    """Ask on the terminal. Raises Invalid without a terminal, Abort where the answer is no."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -173,7 +173,7 @@ def _weight(info: TopicInfo) -> str:
     return f"{count(info.count, noun)}{held}"
 
 
-def _about(put: PutTopic, *, verb: str) -> Payload:
+def _payload(put: PutTopic, *, verb: str) -> Payload:
     found: Payload = plain(put)
     return found | {"verb": verb}
 
@@ -195,10 +195,10 @@ def _show_state(console: Console, found: Payload) -> None:
 
 
 def _config_table(console: Console, config: dict[str, Any]) -> None:
-    table(console, ("config", "value"), ((name, _spelled(value)) for name, value in config.items()))
+    table(console, ("config", "value"), ((name, _format_value(value)) for name, value in config.items()))
 
 
-def _spelled(value: object) -> str:
+def _format_value(value: object) -> str:
     if value is None:
         return "none"
     return str(value).lower() if isinstance(value, bool) else str(value)

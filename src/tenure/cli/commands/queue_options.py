@@ -1,4 +1,4 @@
-"""The config of a topic as options of a command: one for each field, made from one table.
+"""The config of a topic as options of a command, one for each field, from one table.
 
 A command that takes them declares ``**config`` and is wrapped by `with_config`, which passes it the fields that stand
 on the command line, under the names of the wire.
@@ -20,7 +20,7 @@ __all__ = ["FIELDS", "with_config"]
 
 
 class _Field(NamedTuple):
-    """An option: the field of the config that it sets, its type, and what helps to use it."""
+    """An option: the field of the config that it sets, its type and its typer option."""
 
     field: str
     kind: Any
@@ -78,7 +78,7 @@ FIELDS: Final = (
     ),
     _flag("retry_backoff", "--backoff-jitter/--no-backoff-jitter", "Spread the waits.", part="jitter"),
 )
-"""Every field of a topic's config but its type; a field that has parts of its own has an option for each."""
+"""Every field of a topic's config but its type; a field with parts has an option for each part."""
 
 
 def _parameter(field: _Field) -> str:

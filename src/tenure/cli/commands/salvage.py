@@ -1,4 +1,4 @@
-"""`tenure verify` and `tenure salvage`: look at a damaged log, and save what is whole of it."""
+"""`tenure verify` and `tenure salvage`: find the damage of a log, and save its intact records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenure.broker.salvage.rebuild import rebuild
 from tenure.cli.commands.directory import open_disk, replay
 from tenure.cli.main import OK, PROBLEM
 from tenure.cli.screen import Payload, Shown, escape, table
-from tenure.cli.words import count, size, spelled
+from tenure.cli.words import count, format_path, size
 from tenure.core.events import KINDS, TopicCarried, TopicPut, decode
 from tenure.core.state.invariants import invariants
 from tenure.core.state.snapshot import load_topic
@@ -22,7 +22,7 @@ from tenure.log.damage.defects import Problem, Report
 from tenure.log.damage.survey import Survey
 from tenure.log.disk import Disk, PosixDisk
 
-__all__ = ["salvaged", "show", "verified"]
+__all__ = ["salvage", "show", "verify"]
 
 _NAMING = frozenset(kind for kind, event in KINDS.items() if event in (TopicPut, TopicCarried))
 _LOOKS_MAX = 3
@@ -30,10 +30,10 @@ _LINES_MAX = 50
 _RANGES_MAX = 5
 
 
-def verified(directory: Path) -> Shown:
-    """Every problem of a log.
+def verify(directory: Path) -> Shown:
+    """Return every problem of a log.
 
-    A broker may be writing it meanwhile, so a problem counts only when two looks in a row find the same ones.
+    A broker may write it at the same time, so problems count only when two reads in a row find the same ones.
     """
     disk = open_disk(directory)
     report, names = _survey(disk)
@@ -46,12 +46,12 @@ def verified(directory: Path) -> Shown:
     return _payload(directory, report, names)
 
 
-def salvaged(directory: Path, into: Path) -> Shown:
-    """Save what is whole; the new directory is then read back as a broker would, and its state checked."""
+def salvage(directory: Path, into: Path) -> Shown:
+    """Save intact records; the new directory is then read back as by a broker, and its state checked."""
     source = open_disk(directory)
     if into.exists() and (not into.is_dir() or any(into.iterdir())):
         raise Conflict(f"{into} is not empty: name a new directory to salvage into", path=str(into))
-    with suppress(OSError):  # what cannot even be locked, on a read-only mount, no broker can be writing
+    with suppress(OSError):  # on a read-only mount it cannot be locked, and no broker can write it
         source.lock()
     try:
         rebuilt = rebuild(source, into)
@@ -59,16 +59,16 @@ def salvaged(directory: Path, into: Path) -> Shown:
         source.unlock()
     payload, _ = _payload(directory, rebuilt.found, {topic.id: topic.topic for topic in rebuilt.topics})
     payload["ok"] = rebuilt.complete
-    payload["into"] = spelled(into)
+    payload["into"] = format_path(into)
     payload["topics"] = msgspec.to_builtins(rebuilt.topics)
     payload["routers"] = msgspec.to_builtins(rebuilt.routers)
     payload["given_up"] = list(rebuilt.given_up)
-    payload["opens"], payload["opens_error"] = _opens(into)
+    payload["opens"], payload["opens_error"] = _check_opens(into)
     return payload, OK if rebuilt.complete and payload["opens"] else PROBLEM
 
 
-def _opens(directory: Path) -> tuple[bool, str | None]:
-    """Whether a broker can work with a directory, and else why not."""
+def _check_opens(directory: Path) -> tuple[bool, str | None]:
+    """Return whether a broker can open a directory, and else why not."""
     try:
         invariants(replay(PosixDisk(directory, create=False)).state)
     except TenureError as error:
@@ -79,7 +79,7 @@ def _opens(directory: Path) -> tuple[bool, str | None]:
 
 
 def _survey(disk: Disk) -> tuple[Report, dict[int, str]]:
-    """Go through a log; also learn the names of its topics, because a problem knows only their numbers."""
+    """Survey a log; also collect the names of its topics, because a problem contains only their ids."""
     survey = Survey(disk)
     names: dict[int, str] = {}
     for frames, _ in survey.batches():
@@ -103,7 +103,7 @@ def _payload(directory: Path, report: Report, names: dict[int, str]) -> Shown:
         return about
 
     payload: Payload = {
-        "directory": spelled(directory),
+        "directory": format_path(directory),
         "ok": not report.problems,
         "segments": report.segments,
         "batches": report.batches,
@@ -116,7 +116,7 @@ def _payload(directory: Path, report: Report, names: dict[int, str]) -> Shown:
 
 
 def show(console: Console, payload: Payload) -> None:
-    """The same for people."""
+    """Print the problems, and what was saved, as text."""
     problems, torn = payload["problems"], payload["torn"]
     whole = f"{count(payload['batches'], 'batch', 'batches')} in {count(payload['segments'], 'segment')}"
     console.print(f"{whole} are whole")
@@ -129,7 +129,7 @@ def show(console: Console, payload: Payload) -> None:
         broken = sum(problem["lost_batches"] for problem in problems)
         console.print(f"{count(len(problems), 'problem')}, {count(broken, 'batch', 'batches')} broken:")
         table(console, ("file", "bytes", "batches", "topics", "why"), map(_row, problems[:_LINES_MAX]))
-        _say_rest(console, len(problems), "problems")
+        _print_rest(console, len(problems), "problems")
     if "into" in payload:
         _show_saved(console, payload)
     elif problems:
@@ -137,14 +137,14 @@ def show(console: Console, payload: Payload) -> None:
 
 
 def _show_saved(console: Console, payload: Payload) -> None:
-    """What a salvage kept, what it gave up, and what to do now."""
+    """Print what a salvage kept, what it gave up, and the next step."""
     topics = payload["topics"]
     records = count(sum(topic["records"] for topic in topics), "record")
     old, new = escape(payload["directory"]), escape(payload["into"])
     console.print(f"saved {records} in {count(len(topics), 'topic')} into {new}; {old} was not changed")
     rows = ((each["topic"], each["type"], each["records"], _seqs(each["lost"])) for each in topics[:_LINES_MAX])
     table(console, ("topic", "type", "records#", "lost seqs"), rows)
-    _say_rest(console, len(topics), "topics")
+    _print_rest(console, len(topics), "topics")
     for topic in topics[:_LINES_MAX]:
         if not topic["declared"]:
             console.print(f"{topic['topic']}: its name and config are lost; put a config, or redrive it elsewhere")
@@ -163,7 +163,7 @@ def _show_saved(console: Console, payload: Payload) -> None:
         )
 
 
-def _say_rest(console: Console, found: int, what: str) -> None:
+def _print_rest(console: Console, found: int, what: str) -> None:
     if found > _LINES_MAX:
         console.print(f"and {found - _LINES_MAX:,} more {what}; --json lists them all")
 

@@ -1,7 +1,7 @@
-"""`tenure serve`: a server in the foreground, from its first line to the last.
+"""`tenure serve`: run a server in the foreground.
 
-One line on standard output says where it listens; everything else goes to the log on standard error. SIGTERM and SIGINT
-stop it gracefully and a second one at once; SIGHUP reads the keys again. It exits with 1 if the disk failed under it.
+One line on standard output contains its address; everything else goes to the log on standard error. SIGTERM and SIGINT
+stop it gracefully and a second one at once; SIGHUP reads the keys again. It exits with 1 if the disk failed.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ __all__ = ["run"]
 
 log = logging.getLogger("tenure.server")
 
-# How long the line about the address is held back for a replay that is nearly done: most are, and then whoever waits
-# for the line finds the server ready.
+# How long the line with the address waits for a replay to end: most end within it, and a program that waits for the
+# line then finds the server ready.
 _REPLAY_PATIENCE_S = 1.0
 
 _SWITCH_S = 10e-6
-"""How long the thread that syncs waits for the interpreter before it asks for it.
+"""The switch interval: how long the sync thread waits for the GIL before it requests it.
 
-The loop lets go of the interpreter for a moment in every callback and takes it back before a waiting thread has woken;
-each time the thread waits anew, and with the default of 5 ms it never comes to ask: beside two busy connections a sync
-of 0.2 ms then takes 100. Two threads that both compute would pay a third of their time for this; here there is one.
+The loop releases the GIL for a moment in every callback and takes it back before a waiting thread has woken; each time
+the thread waits again, and with the default of 5 ms it never requests it: beside two busy connections a sync of 0.2 ms
+then takes 100. Two threads that both compute would lose a third of their time to this; here only one does.
 """
 
 
 def run(flags: dict[str, Any], *, sets: list[str], file: Path | None) -> int:
-    """Serve until told to stop; returns the exit code. ``flags`` that are None were not given."""
+    """Serve until a signal; returns the exit code. ``flags`` that are None were not given."""
     try:
         given = {name: value for name, value in flags.items() if value is not None} | pairs(sets)
         settings, strangers = load_settings(given, environment=os.environ, file=file)
@@ -62,7 +62,7 @@ def run(flags: dict[str, Any], *, sets: list[str], file: Path | None) -> int:
 
 
 _COLLECTIONS_MIN = 25
-"""Collections of young objects between two of all objects, which hold the loop."""
+"""Collections of young objects between two of all objects, which block the loop."""
 
 
 class _Serving:
@@ -70,7 +70,7 @@ class _Serving:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._told = asyncio.Event()
+        self._stop_asked = asyncio.Event()
         self._opening: asyncio.Task[None] | None = None
 
     async def live(self) -> int:
@@ -80,27 +80,27 @@ class _Serving:
             loop.add_signal_handler(number, self._stop, number)
         loop.add_signal_handler(signal.SIGHUP, service.reload_keys)
         self._opening = asyncio.create_task(service.open())
-        told = asyncio.create_task(self._told.wait())
-        await asyncio.wait({self._opening, told}, timeout=_REPLAY_PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
-        if not self._told.is_set() and not _failed(self._opening):
+        asked = asyncio.create_task(self._stop_asked.wait())
+        await asyncio.wait({self._opening, asked}, timeout=_REPLAY_PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
+        if not self._stop_asked.is_set() and not _failed(self._opening):
             print(f"listening on {service.address}", flush=True)
-        await asyncio.wait({self._opening, told}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({self._opening, asked}, return_when=asyncio.FIRST_COMPLETED)
         if _failed(self._opening):
             await service.stop()
             self._opening.result()
         _settle_memory()
-        await self._told.wait()
+        await self._stop_asked.wait()
         await service.stop()
         if not self._opening.done():
-            # A replay cannot be interrupted, and need not be: it changes nothing that the next one would miss.
+            # A replay cannot be interrupted, and need not be: it writes nothing that the next one needs.
             _leave_now(OK)
         return PROBLEM if service.failed else OK
 
     def _stop(self, number: signal.Signals) -> None:
-        if self._told.is_set():
+        if self._stop_asked.is_set():
             _leave_now(128 + number)
         log.info("stopping: once more stops at once", extra={"signal": number.name})
-        self._told.set()
+        self._stop_asked.set()
 
 
 def _failed(opening: asyncio.Task[None]) -> bool:
@@ -108,13 +108,13 @@ def _failed(opening: asyncio.Task[None]) -> bool:
 
 
 def _settle_memory() -> None:
-    """What is there now stays: take it out of every later collection, which would take 20 ms for it each time."""
+    """Freeze the present objects, which stay: each later garbage collection would take 20 ms for them."""
     gc.freeze()
     gc.set_threshold(*gc.get_threshold()[:2], _COLLECTIONS_MIN)
 
 
 def _leave_now(code: int) -> None:
-    """End the process without another step. The log needs none: this is what a crash would do."""
+    """End the process at once, as a crash would: the log needs no further step."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -1,4 +1,4 @@
-"""`tenure ack`, `nack` and `extend`: what becomes of jobs that were claimed."""
+"""`tenure ack`, `nack` and `extend`: settle or extend claimed jobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tenure.cli.main import LOST, OK, UNKNOWN
 from tenure.cli.options import NodeName, QueueName, Target, default_node, duration, on_server
 from tenure.cli.remote import ask, plain
 from tenure.cli.screen import Payload, Shown
-from tenure.cli.words import count, seqs_shown, when
+from tenure.cli.words import count, format_seqs, when
 
 if TYPE_CHECKING:
     from tenure.client.client import Client
@@ -105,8 +105,8 @@ def _settle(target: Target, call: Callable[[Client], Any], *, verb: str, as_json
 
 
 def _code(settled: Payload) -> int:
-    """Where a lease alone was named, nothing left under it is a lease that was lost. After a lost answer it may have
-    been our own first copy that settled the jobs; a repeated extend finds them as the first one left them.
+    """Return the exit code. With a lease id alone, no job under it means a lost lease. After a lost answer our own
+    first copy may have settled the jobs (UNKNOWN); a repeated extend finds them as the first one left them.
     """
     if not settled["skipped"] and settled["count"]:
         return OK
@@ -118,6 +118,6 @@ def _show(console: Console, settled: Payload) -> None:
     console.print(f"{settled['topic']}: {settled['verb']} {count(settled['count'], 'job')}{until}", markup=False)
     unsure = ": the call had to be repeated, so it may have been done the first time" if settled["repeated"] else ""
     if settled["skipped"]:
-        console.print(f"not held any more, so left alone: {seqs_shown(settled['skipped'])}{unsure}", markup=False)
+        console.print(f"not held any more, so left alone: {format_seqs(settled['skipped'])}{unsure}", markup=False)
     elif not settled["count"]:
         console.print(f"nothing is held under this lease any more{unsure}", markup=False)

@@ -1,4 +1,4 @@
-"""`tenure tail`: records as they come, or the life of jobs as it happens; a restart of the server is waited out."""
+"""`tenure tail`: print records, or lifecycle events of jobs, as they come; it waits while the server restarts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import typer
 
 from tenure.cli.main import OK
 from tenure.cli.options import Target, on_server
-from tenure.cli.remote import connected, plain, refused
+from tenure.cli.remote import open_client, plain, report_refusal
 from tenure.cli.screen import line, note
-from tenure.cli.words import clean, runs_shown, when
+from tenure.cli.words import clean, format_runs, when
 from tenure.errors import Closed, Indeterminate, Overloaded, TenureError
 
 if TYPE_CHECKING:
@@ -44,18 +44,18 @@ def tail(
     if events and (not follow or from_seq is not None):
         raise typer.BadParameter("--events are told as they happen: there is no --from and no --no-follow")
     try:
-        with connected(target) as client:
+        with open_client(target) as client:
             if events:
                 _events(client, topic, as_json=as_json)
             else:
-                _Reading(client, topic, as_json=as_json).run(from_seq, last=last, follow=follow)
+                _Reader(client, topic, as_json=as_json).run(from_seq, last=last, follow=follow)
     except (TenureError, OSError) as error:
-        raise typer.Exit(refused(target, error, as_json=as_json)) from None
+        raise typer.Exit(report_refusal(target, error, as_json=as_json)) from None
     raise typer.Exit(OK)
 
 
-class _Reading:
-    """One reader of a topic, who knows where it is."""
+class _Reader:
+    """One reader of a topic, with its cursor."""
 
     def __init__(self, client: Client, topic: str, *, as_json: bool) -> None:
         self._client = client
@@ -65,10 +65,10 @@ class _Reading:
         self._away = False
 
     def run(self, from_seq: int | None, *, last: int, follow: bool) -> None:
-        """Print what is there, then, to follow, what comes."""
+        """Print the records that are there and, with ``follow``, those that come."""
         info = self._client.topic(self._topic, touch=False)
         head = info.head_seq
-        # What was gone before our own beginning is no gap, unless somebody asked for it by its seq.
+        # Records gone before our first one are no gap, unless they were asked for by --from.
         start = max(head - last, info.earliest_seq - 1) if from_seq is None else from_seq - 1
         self._cursor = max(0, start)
         while follow or self._cursor < head:
@@ -76,7 +76,7 @@ class _Reading:
             if found is None:
                 continue
             if found.tombstone is not None:
-                self._tell_gap(found.tombstone)
+                self._report_gap(found.tombstone)
             for record in found.records:
                 self._print(record)
             if found.next_from_seq == self._cursor and not follow:
@@ -84,7 +84,7 @@ class _Reading:
             self._cursor = found.next_from_seq
 
     def _read(self, *, wait_ms: int) -> Diff | None:
-        """The next page; None where the server is away, which is said once."""
+        """Return the next page; None while the server is away, which is reported once."""
         try:
             found = self._client.diff(
                 self._topic, from_seq=self._cursor, limit=_PAGE, wait_ms=wait_ms, include_tags=True
@@ -102,7 +102,7 @@ class _Reading:
         self._away = False
         return found
 
-    def _tell_gap(self, gap: Tombstone) -> None:
+    def _report_gap(self, gap: Tombstone) -> None:
         if self._as_json:
             line({"tombstone": plain(gap)})
         else:
@@ -118,7 +118,7 @@ class _Reading:
 
 
 def _events(client: Client, topic: str, *, as_json: bool) -> None:
-    """Print events until interrupted. The stream waits for a server that is away, so the first look asks for one."""
+    """Print events until interrupted. The stream itself waits for a server, so a first call checks that one answers."""
     from tenure.contract.replies import Gap
 
     client.topic(topic, touch=False)
@@ -129,11 +129,11 @@ def _events(client: Client, topic: str, *, as_json: bool) -> None:
             elif as_json:
                 line(plain(event))
             else:
-                print(clean(_spelled(event)), flush=True)
+                print(clean(_format_event(event)), flush=True)
 
 
-def _spelled(event: Lifecycle) -> str:
-    """An event on one line: when, what, which jobs, and what else is known."""
+def _format_event(event: Lifecycle) -> str:
+    """Format an event on one line: time, event, jobs, and the other fields that are set."""
     about = {name: getattr(event, name) for name in ("node", "lease_id", "deliveries", "reason", "dest")}
     words = [f"{name}={value}" for name, value in about.items() if value is not None]
-    return " ".join([when(event.ts), event.event, runs_shown(event.runs), *words])
+    return " ".join([when(event.ts), event.event, format_runs(event.runs), *words])

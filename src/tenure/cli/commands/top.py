@@ -1,4 +1,6 @@
-"""`tenure top`: queues at work, live in the terminal. A server that goes away is shown as away, and watched for."""
+"""`tenure top`: show queues live in the terminal. An unreachable server is shown as away, and polled
+until it answers.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from rich.text import Text
 from tenure.cli.commands.top_samples import SORTS, Row, Sample, Sampler
 from tenure.cli.main import OK
 from tenure.cli.options import Target, duration, on_server
-from tenure.cli.remote import connected, plain, refused
+from tenure.cli.remote import open_client, plain, report_refusal
 from tenure.cli.screen import console_for, document, escape, table
 from tenure.cli.words import age, clean
 from tenure.errors import TenureError
@@ -58,7 +60,7 @@ def top(
     if interval < _INTERVAL_MS_MIN:
         raise typer.BadParameter(f"--interval is {_INTERVAL_MS_MIN}ms or more")
     try:
-        with connected(target) as client:
+        with open_client(target) as client:
             view = _View(
                 Sampler(client, prefix=prefix), url=target.endpoint().url, interval_s=interval / 1000, sort=sort
             )
@@ -67,12 +69,12 @@ def top(
             else:
                 view.live()
     except (TenureError, OSError) as error:
-        raise typer.Exit(refused(target, error, as_json=as_json)) from None
+        raise typer.Exit(report_refusal(target, error, as_json=as_json)) from None
     raise typer.Exit(OK)
 
 
 class _View:
-    """The samples on a screen."""
+    """The samples on the screen."""
 
     def __init__(self, sampler: Sampler, *, url: str, interval_s: float, sort: str) -> None:
         self._sampler = sampler
@@ -84,7 +86,7 @@ class _View:
         self._restarts = 0
 
     def once(self, *, as_json: bool) -> None:
-        """One sample with its rates, which takes two looks."""
+        """Print one sample with its rates, which takes two requests."""
         self._sampler.take(time.monotonic())
         time.sleep(self._interval_s)
         sample = self._sampler.take(time.monotonic())
@@ -97,14 +99,14 @@ class _View:
         table(console, _HEADS, (_cells(row) for row in sample.queues))
 
     def live(self) -> None:
-        """Draw until somebody leaves. Only the first look may fail: later, a server that is away comes back."""
+        """Draw until the user leaves. Only the first request may fail: later, the view waits for the server."""
         self._sample = self._sampler.take(time.monotonic())
         console = Console(highlight=False)
         try:
             with _keys(), Live(console=console, screen=True, auto_refresh=False) as live:
                 due_s = time.monotonic()
                 while True:
-                    live.update(self._drawn(*console.size), refresh=True)
+                    live.update(self._draw(*console.size), refresh=True)
                     due_s = max(due_s + self._interval_s, time.monotonic())
                     if not self._wait(due_s, live, console):
                         return
@@ -122,7 +124,7 @@ class _View:
         self._restarts += self._sample.restarted
 
     def _wait(self, due_s: float, live: Live, console: Console) -> bool:
-        """Until the next look is due; False where somebody wants to leave."""
+        """Wait until the next sample is due; return False where the user leaves."""
         while (left_s := due_s - time.monotonic()) > 0:
             if not select.select([sys.stdin], [], [], left_s)[0]:
                 break
@@ -132,14 +134,14 @@ class _View:
             if key in (b"s", b"S"):
                 names = list(SORTS)
                 self._sort = names[(names.index(self._sort) + 1) % len(names)]
-                live.update(self._drawn(*console.size), refresh=True)
+                live.update(self._draw(*console.size), refresh=True)
         return True
 
     def _headline(self, sample: Sample) -> str:
         rates = "  ".join(f"{name} {_number(sample.rates[name])}/s" for name in ("produced", "claimed", "acked"))
         return f"{self._url}  up {age(sample.uptime_ms)}  {rates}"
 
-    def _drawn(self, width: int, height: int) -> RenderableType:
+    def _draw(self, width: int, height: int) -> RenderableType:
         sample = self._sample
         assert sample is not None
         head = Text(clean(self._headline(sample)), style="bold")
@@ -155,7 +157,7 @@ class _View:
         columns = fitting(cells, width)
         others = sum(_widths(cells)[column] + 2 for column in columns[1:])
         for name in (_HEADS[column] for column in columns):
-            # Only the queue's name gives way: what rich would cut of a number is another number.
+            # Only the queue's name is cut: a cut number would be another number.
             room_for = max(1, width - others - 2) if name == _HEADS[0] else None
             right = name.endswith("#")
             shown.add_column(_head(name), justify="right" if right else "left", no_wrap=True, max_width=room_for)
@@ -172,7 +174,7 @@ def _cells(row: Row) -> tuple[object, ...]:
 
 
 def fitting(rows: list[list[str]], width: int) -> list[int]:
-    """Which columns a terminal has room for: a number is left out rather than cut, because what is left of it would be
+    """Return the columns that fit a terminal: a number is left out rather than cut, because a cut number would be
     another number. The queue's name may be cut.
     """
     kept = list(range(len(_HEADS)))
@@ -185,7 +187,7 @@ def fitting(rows: list[list[str]], width: int) -> list[int]:
 
 
 def _widths(rows: list[list[str]]) -> list[int]:
-    """How wide each column is with its head."""
+    """Return the width of each column with its head."""
     return [max(cell_len(cell) for cell in column) for column in zip(map(_head, _HEADS), *rows, strict=True)]
 
 
@@ -198,14 +200,14 @@ def _number(rate: float | None) -> str:
 
 
 def sparkline(depths: list[int]) -> str:
-    """Depths as bars, the highest of them full."""
+    """Format depths as bars, the highest of them full."""
     most = max(depths, default=0)
     return "".join(_BARS[depth * (len(_BARS) - 1) // most] if most else _BARS[0] for depth in depths)
 
 
 @contextmanager
 def _keys() -> Iterator[None]:
-    """Keys come one by one and are not shown; the terminal is as before at the end, however it ends."""
+    """Read keys one by one without echo within the block, and restore the terminal after it."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     tty.setcbreak(descriptor)

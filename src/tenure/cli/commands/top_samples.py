@@ -1,8 +1,8 @@
-"""What `tenure top` shows: samples of a server one after the other, and the rates between them.
+"""`Sampler`: take samples of a server for `tenure top`, and compute the rates between them.
 
-A queue's ``in`` and ``out`` come from its own answers: how far its head moved, and how many records left it (acked,
-dead-lettered, deleted, evicted). What was claimed and acked is counted by the server as a whole. The first 5,000
-topics of the prefix are looked at.
+A queue's ``in`` and ``out`` are computed per queue: how far its head moved, and how many records left it (acked,
+dead-lettered, deleted, evicted). Claims and acks are counted by the server as a whole. The first 5,000 topics of the
+prefix are sampled.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Before(msgspec.Struct):
 
 
 class Sampler:
-    """Asks a server again and again and remembers the last answer, and the last depths of each queue."""
+    """Samples a server, and keeps the last sample and the last depths of each queue."""
 
     def __init__(self, client: Client, *, prefix: str) -> None:
         self._client = client
@@ -77,7 +77,7 @@ class Sampler:
         self._depths: dict[str, deque[int]] = {}
 
     def take(self, now_s: float) -> Sample:
-        """One sample. Raises what the client raises; the next one then compares with the last that was answered."""
+        """Take one sample. Raises what the client raises; the next one is compared with the last that succeeded."""
         health = self._client.health()
         totals = {name: float(value) for name, value in _TOTAL.findall(self._client.metrics())}
         topics = islice(each_topic(self._client, self._prefix), _TOPICS_MAX)
@@ -115,7 +115,7 @@ class Sampler:
 
 
 def _rate(now: float, before: float | None, span_s: float) -> float | None:
-    """Per second, or None where nothing can be said. A queue that was made anew starts at zero."""
+    """Return a rate per second, or None where it is unknown. The counts of a queue that was created again are lower."""
     if before is None or span_s <= 0 or now < before:
         return None
     return round((now - before) / span_s, 1)

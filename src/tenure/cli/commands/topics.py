@@ -1,4 +1,4 @@
-"""`tenure topics`: every topic on one line, with how its jobs stand."""
+"""`tenure topics`: list topics, one on a line, with the counts of their jobs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def topics(
 
 
 def each_topic(client: Client, prefix: str) -> Iterator[TopicInfo]:
-    """Every topic of that prefix, page by page."""
+    """Yield every topic of that prefix, page by page."""
     cursor: str | None = None
     while True:
         page = client.topics(prefix=prefix, page_size=1_000, cursor=cursor)

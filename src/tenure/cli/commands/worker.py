@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tenure.address import parse_address
-from tenure.cli.loading import Unloadable, load_app, their_lines
+from tenure.cli.loading import Unloadable, load_app, user_traceback
 from tenure.cli.main import PROBLEM
 from tenure.cli.options import KeyFile, Url, duration, key_in
 from tenure.cli.remote import exit_code
@@ -101,7 +101,7 @@ def worker(
         note(f"{app} could not be imported: the lines above are from its own module")
         code = PROBLEM
     except StartupFailed as failure:
-        print(their_lines(failure.__cause__ or failure), file=sys.stderr)
+        print(user_traceback(failure.__cause__ or failure), file=sys.stderr)
         note(f"{failure}: no job was taken")
         code = PROBLEM
     except (TenureError, OSError) as error:
@@ -110,7 +110,7 @@ def worker(
 
 
 def _app_at(spec: str, url: str | None, key_file: Path | None) -> App:
-    """The app, led to the server that the flags name. Raises Invalid where its module names another one."""
+    """Load the app, connected to the server of the flags. Raises Invalid where its module names another one."""
     key = None if key_file is None else key_in(key_file)
     if url is not None:
         parse_address(url)
@@ -126,12 +126,12 @@ def _app_at(spec: str, url: str | None, key_file: Path | None) -> App:
 
 
 def _again() -> list[str]:
-    """This command, as arguments of Python."""
+    """Return this command as arguments of Python."""
     return ["-m", "tenure.cli.main", *sys.argv[1:]]
 
 
 def _reloading() -> int:
-    """Be the parent of a worker with the same arguments but this one."""
+    """Run a worker with the same arguments but --reload, and restart it when a file changes."""
     from tenure.worker.processes.reload import run_reloading
 
     return run_reloading([argument for argument in _again() if argument != "--reload"])

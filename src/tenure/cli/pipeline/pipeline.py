@@ -40,9 +40,9 @@ def _run(
 @pipeline.command("validate")
 def _validate(file: File, as_json: AsJson = False) -> None:
     """Look for mistakes in a pipeline file and in what it names, all of them at once, without Spark."""
-    from tenure.cli.pipeline import look as pipeline_look
+    from tenure.cli.pipeline import status as pipeline_status
 
-    raise typer.Exit(pipeline_look.validate(file, as_json=as_json))
+    raise typer.Exit(pipeline_status.validate(file, as_json=as_json))
 
 
 @pipeline.command("explain")
@@ -67,9 +67,9 @@ def _status(
     as_json: AsJson = False,
 ) -> None:
     """How far behind the pipeline is, and how its last run went; without Spark."""
-    from tenure.cli.pipeline import look as pipeline_look
+    from tenure.cli.pipeline import status as pipeline_status
 
-    raise typer.Exit(pipeline_look.status(file, history=history, as_json=as_json))
+    raise typer.Exit(pipeline_status.status(file, history=history, as_json=as_json))
 
 
 @pipeline.command("backfill")

@@ -1,4 +1,4 @@
-"""`tenure pipeline run`, `backfill` and `explain`: what needs Spark."""
+"""`tenure pipeline run`, `backfill` and `explain`: the commands that need Spark."""
 
 from __future__ import annotations
 
@@ -10,131 +10,131 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from tenure.cli.guard import guarded
+from tenure.cli.guard import run_guarded
 from tenure.cli.main import INTERRUPTED, OK
-from tenure.cli.pipeline.look import behind, say, show_run
+from tenure.cli.pipeline.status import describe_lag, print_line, show_run
 from tenure.cli.screen import Payload, console_for, document, note, table
-from tenure.cli.spark.options import Where, told
+from tenure.cli.spark.options import Where, status_line
 from tenure.cli.words import clean, count, size
 
 if TYPE_CHECKING:
-    from tenure.spark.pipeline.config import Pipeline
-    from tenure.spark.pipeline.run import Run
-    from tenure.spark.pipeline.running import RunOptions
+    from tenure.spark.pipeline.file.sections import Pipeline
+    from tenure.spark.pipeline.notes.run import Run
+    from tenure.spark.pipeline.runner.runner import RunOptions
 
 __all__ = ["backfill", "explain", "run"]
 
 
 def run(file: Path, where: Where, *, once: bool | None, as_json: bool) -> int:
-    """Run a pipeline and print what came of it; returns the exit code."""
+    """Run a pipeline and print its figures; returns the exit code."""
 
-    def work(pipeline: Pipeline, listening: _Listening) -> Run:
-        from tenure.spark.pipeline.running import run_pipeline
+    def work(pipeline: Pipeline, control: _RunControl) -> Run:
+        from tenure.spark.pipeline.runner.runner import run_pipeline
 
-        return run_pipeline(pipeline, _options(where, once=once), **listening.hooks())
+        return run_pipeline(pipeline, _options(where, once=once), **control.hooks())
 
-    return _ran(file, work, as_json=as_json)
+    return _run_and_print(file, work, as_json=as_json)
 
 
 def backfill(file: Path, where: Where, *, into: str, first: str, last: str, as_json: bool) -> int:
-    """Replay batches into another table and print what came of it; returns the exit code."""
+    """Replay batches into another table and print the figures; returns the exit code."""
 
-    def work(pipeline: Pipeline, listening: _Listening) -> Run:
-        from tenure.spark.pipeline.running import backfill_pipeline
+    def work(pipeline: Pipeline, control: _RunControl) -> Run:
+        from tenure.spark.pipeline.runner.runner import backfill_pipeline
 
         options = _options(where)
-        return backfill_pipeline(pipeline, options, into=into, first=first, last=last, **listening.hooks())
+        return backfill_pipeline(pipeline, options, into=into, first=first, last=last, **control.hooks())
 
-    return _ran(file, work, as_json=as_json)
+    return _run_and_print(file, work, as_json=as_json)
 
 
 def explain(file: Path, where: Where, *, plan: bool, as_json: bool) -> int:
-    """Print what a pipeline does in words, the columns that come of it and, with ``plan``, how Spark does it; returns
+    """Print the steps of a pipeline, the columns of its table and, with ``plan``, Spark's plan; returns
     the exit code.
     """
 
     def work() -> int:
-        found = _explained(file, where, with_plan=plan)
+        found = _explain(file, where, with_plan=plan)
         if as_json:
             document(found)
             return OK
         console = console_for()
         for number, sentence in enumerate(found["steps"], start=1):
-            say(console, f"{number}. {sentence}")
+            print_line(console, f"{number}. {sentence}")
         console.print()
         table(console, ("column", "type"), [(each["name"], each["type"]) for each in found["columns"]])
         if plan:
             console.out("\n" + found["plan"], highlight=False)
         return OK
 
-    return guarded(work, as_json=as_json)
+    return run_guarded(work, as_json=as_json)
 
 
 def _options(where: Where, *, once: bool | None = None) -> RunOptions:
-    from tenure.spark.pipeline.running import RunOptions
+    from tenure.spark.pipeline.runner.runner import RunOptions
 
     schedule: Any = None if once is None else "once" if once else "follow"
     return RunOptions(master=where.master, remote=where.remote, conf=where.conf, schedule=schedule)
 
 
-def _explained(file: Path, where: Where, *, with_plan: bool) -> Payload:
+def _explain(file: Path, where: Where, *, with_plan: bool) -> Payload:
     from tenure.spark.pipeline import read_pipeline
-    from tenure.spark.pipeline.describe import described, plan_of
-    from tenure.spark.pipeline.outputs import Outputs
-    from tenure.spark.pipeline.running import opened
-    from tenure.spark.pipeline.stages import empty_range
+    from tenure.spark.pipeline.describe import describe, plan_of
+    from tenure.spark.pipeline.rows.outputs import Outputs
+    from tenure.spark.pipeline.rows.stages import empty_range
+    from tenure.spark.pipeline.runner.runner import open_for
 
     pipeline = read_pipeline(file)
     outputs = Outputs(pipeline)
-    session = opened(pipeline, outputs, _options(where))
+    session = open_for(pipeline, outputs, _options(where))
     try:
-        rows = outputs.planned(empty_range(session))
+        rows = outputs.plan(empty_range(session))
         columns = [{"name": each.name, "type": each.dataType.simpleString()} for each in rows.schema.fields]
         plan = {"plan": plan_of(rows)} if with_plan else {}
     finally:
         session.stop()
-    return {"pipeline": pipeline.name, "steps": described(pipeline), "columns": columns} | plan
+    return {"pipeline": pipeline.name, "steps": describe(pipeline), "columns": columns} | plan
 
 
-def _ran(file: Path, work: Callable[[Pipeline, _Listening], Run], *, as_json: bool) -> int:
+def _run_and_print(file: Path, work: Callable[[Pipeline, _RunControl], Run], *, as_json: bool) -> int:
     def whole() -> int:
         import msgspec
 
         from tenure.spark.pipeline import read_pipeline
 
         pipeline = read_pipeline(file)
-        with told() as tell, _Listening(tell) as listening:
-            done = work(pipeline, listening)
+        with status_line() as show_status, _RunControl(show_status) as control:
+            done = work(pipeline, control)
         payload: Payload = msgspec.to_builtins(done) | {"seconds": done.seconds, "entries_per_s": done.entries_per_s}
         if as_json:
             document(payload)
         else:
             _show(console_for(), pipeline, payload)
-        # A run that is to end by itself did not; one that follows ends no other way.
+        # Only a run that ends by itself was interrupted; one that follows always ends by a signal.
         return INTERRUPTED if done.state == "stopped" and done.schedule in ("once", "backfill") else OK
 
-    return guarded(whole, as_json=as_json)
+    return run_guarded(whole, as_json=as_json)
 
 
 def _show(console: Console, pipeline: Pipeline, run: Payload) -> None:
-    say(console, f"{run['pipeline']}: {run['state']}")
+    print_line(console, f"{run['pipeline']}: {run['state']}")
     show_run(console, run)
     if run["figures"]["quarantined"]:
-        say(console, f"what was set aside is in {run['aside']}, with its reason")
+        print_line(console, f"what was set aside is in {run['aside']}, with its reason")
     if run["schedule"] != "backfill":
-        say(console, f"how it stands: tenure pipeline status {pipeline.file}")
+        print_line(console, f"how it stands: tenure pipeline status {pipeline.file}")
 
 
-class _Listening:
-    """Says how far a run is, and lets signals end it behind the range under way."""
+class _RunControl:
+    """Shows the progress of a run, and ends it on a signal after the range under way."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    def __init__(self, show_status: Callable[[str], None]) -> None:
         self._stop = threading.Event()
-        self._tell = tell
+        self._show_status = show_status
         self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> _Listening:
-        self._listen()
+    def __enter__(self) -> _RunControl:
+        self._catch_signals()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -142,24 +142,24 @@ class _Listening:
             signal.signal(number, handler)
 
     def hooks(self) -> dict[str, Any]:
-        """What a run tells us through."""
+        """Return the callbacks and the stop event for a run."""
         return {"stop": self._stop, "on_start": self._started, "on_range": self._reached}
 
     def _started(self, _session: object) -> None:
-        self._listen()  # Spark has put a handler of its own in the place of ours
-        self._tell("reading")
+        self._catch_signals()  # Spark has replaced our signal handlers
+        self._show_status("reading")
 
     def _reached(self, run: Run) -> None:
-        left = f", {behind(run.lag, run.lag_ms, run.source)} to come" if run.lag else ""
+        left = f", {describe_lag(run.lag, run.lag_ms, run.source)} to come" if run.lag else ""
         entries = count(run.figures.entries, "entry", "entries")
         stored = f", {size(run.bytes)}" if run.bytes else ""
         waits = "" if run.waiting is None else f"; waiting, {run.waiting.message}"
         if run.waiting is not None and run.waiting.attempts == 1:
             note(f"this is refused for now, and tried again: {run.waiting.message}")
         rate = f"{run.entries_per_s:,.{0 if run.entries_per_s >= 10 else 1}f} a second"
-        self._tell(f"{count(run.ranges, 'range')}, {entries}{stored}, {rate}{left}{clean(waits)}")
+        self._show_status(f"{count(run.ranges, 'range')}, {entries}{stored}, {rate}{left}{clean(waits)}")
 
-    def _listen(self) -> None:
+    def _catch_signals(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             self._before.setdefault(number, signal.getsignal(number))
             signal.signal(number, self._on_signal)

@@ -1,4 +1,4 @@
-"""`tenure compact`: the small batches of a buffer into well-sized, partitioned files, by a Spark job."""
+"""`tenure compact`: write the small batches of a buffer into large, partitioned files, by a Spark job."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tenure.cli.buffer.buffer import store_url
-from tenure.cli.guard import guarded
+from tenure.cli.guard import run_guarded
 from tenure.cli.main import EMPTY, OK
 from tenure.cli.options import AsJson
 from tenure.cli.screen import Payload, console_for, document
-from tenure.cli.spark.options import Conf, Master, Remote, Where, session, told
+from tenure.cli.spark.options import Conf, Master, Remote, Where, session, status_line
 from tenure.cli.words import count, size
 from tenure.limits import MIB
 
@@ -45,18 +45,20 @@ def compact(
     layout: By = "hour" if by == "hour" else "day"
 
     def work() -> int:
-        made = _made(store_url(buffer), store_url(into), group=group, by=layout, file_bytes=file_mib * MIB, where=where)
+        made = _compact(
+            store_url(buffer), store_url(into), group=group, by=layout, file_bytes=file_mib * MIB, where=where
+        )
         if as_json:
             document(_payload(made))
         else:
             console_for().print(_sentence(made), soft_wrap=True)
         return OK if made.summary.batches else EMPTY
 
-    raise typer.Exit(guarded(work, as_json=as_json))
+    raise typer.Exit(run_guarded(work, as_json=as_json))
 
 
-def _made(buffer_url: str, table_url: str, *, group: str, by: By, file_bytes: int, where: Where) -> Compacted:
-    """The run; a buffer that is not there and a table that cannot be one are refused before Spark is started."""
+def _compact(buffer_url: str, table_url: str, *, group: str, by: By, file_bytes: int, where: Where) -> Compacted:
+    """Run the job. A missing buffer and an invalid table are refused before Spark is started."""
     from tenure.buffer.inspect import buffer_id
     from tenure.buffer.loop import background
     from tenure.spark.jobs.compact_buffer import CompactTable, compact
@@ -64,8 +66,8 @@ def _made(buffer_url: str, table_url: str, *, group: str, by: By, file_bytes: in
 
     background().run(buffer_id(buffer_url))
     needs = CompactTable(buffer_url, table_url, by=by, file_bytes=file_bytes).needs(spark_version())
-    with told() as tell, session("tenure compact", where, needs=[needs]) as spark:
-        tell("reading batches")
+    with status_line() as show_status, session("tenure compact", where, needs=[needs]) as spark:
+        show_status("reading batches")
         return compact(
             spark,
             buffer_url,
@@ -73,7 +75,7 @@ def _made(buffer_url: str, table_url: str, *, group: str, by: By, file_bytes: in
             group=group,
             by=by,
             file_bytes=file_bytes,
-            on_range=lambda done: tell(f"{done.summary.batches:,} batches are in the table"),
+            on_range=lambda done: show_status(f"{done.summary.batches:,} batches are in the table"),
         )
 
 

@@ -1,4 +1,4 @@
-"""What the commands that run Spark share: where it runs, and the line that says what is being done."""
+"""Shared by the commands that run Spark: the options of a session, and the status line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tenure.spark.sinks.protocol import Needs
 
-__all__ = ["Conf", "Master", "Remote", "Where", "moment_ms", "session", "told"]
+__all__ = ["Conf", "Master", "Remote", "Where", "moment_ms", "session", "status_line"]
 
 Master = Annotated[
     str | None, typer.Option("--master", help="Where Spark runs [local[*]]: spark://HOST:PORT, yarn, ….")
@@ -32,7 +32,7 @@ Conf = Annotated[
 
 
 class Where:
-    """The options of a session, checked: ``conf`` are ``KEY=VALUE``. Raises BadParameter for anything else."""
+    """The checked options of a session: ``conf`` are ``KEY=VALUE``. Raises BadParameter for anything else."""
 
     def __init__(self, master: str | None, remote: str | None, conf: Sequence[str] | None) -> None:
         for pair in conf or ():
@@ -47,7 +47,7 @@ class Where:
 
 @contextmanager
 def session(name: str, where: Where, *, needs: Sequence[Needs] = ()) -> Iterator[SparkSession]:
-    """A session for one command, stopped behind it. Raises Invalid where none can be had."""
+    """Open a session for one command, and stop it at the end. Raises Invalid where it cannot be opened."""
     from tenure.spark.session.session import open_session
 
     spark = open_session(name, master=where.master, remote=where.remote, conf=where.conf, needs=needs)
@@ -58,8 +58,8 @@ def session(name: str, where: Where, *, needs: Sequence[Needs] = ()) -> Iterator
 
 
 @contextmanager
-def told() -> Iterator[Callable[[str], None]]:
-    """Says on standard error what is being done, where somebody looks."""
+def status_line() -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows the current step on standard error, if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -68,8 +68,8 @@ def told() -> Iterator[Callable[[str], None]]:
 
 
 def moment_ms(text: str) -> int:
-    """A moment on the command line: ``2026-11-15``, ``2026-11-15T08:00``, in UTC unless it says otherwise, or how long
-    ago: ``24h``.
+    """Parse a time of the command line into ms: ``2026-11-15``, ``2026-11-15T08:00``, in UTC without a zone, or how
+    long ago: ``24h``.
     """
     try:
         moment = datetime.fromisoformat(text)

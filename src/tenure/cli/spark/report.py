@@ -1,4 +1,4 @@
-"""`tenure report`: what the queues did, from the lifecycle events that were exported, by a Spark job."""
+"""`tenure report`: report on queues from their exported lifecycle events, by a Spark job."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.console import Console
 
-from tenure.cli.guard import guarded
+from tenure.cli.guard import run_guarded
 from tenure.cli.main import EMPTY, OK
 from tenure.cli.options import AsJson
 from tenure.cli.screen import Payload, console_for, document, refuse, table
-from tenure.cli.spark.options import Conf, Master, Remote, Where, moment_ms, session, told
+from tenure.cli.spark.options import Conf, Master, Remote, Where, moment_ms, session, status_line
 from tenure.errors import NotFound
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def report(
 
         scope = Scope(queues=tuple(queue or ()), since_ms=since, until_ms=until)
         try:
-            figures = _made(events, out, scope, where=where)
+            figures = _make(events, out, scope, where=where)
         except NotFound as error:
             if error.code != "nothing_to_report":
                 raise
@@ -78,14 +78,14 @@ def report(
             _show(console_for(), figures, out)
         return OK
 
-    raise typer.Exit(guarded(work, as_json=as_json))
+    raise typer.Exit(run_guarded(work, as_json=as_json))
 
 
-def _made(events: str, out: Path, scope: Scope, *, where: Where) -> Figures:
-    """The report; whatever can be refused is refused before Spark is started."""
+def _make(events: str, out: Path, scope: Scope, *, where: Where) -> Figures:
+    """Make the report. Its arguments are checked before Spark is started."""
     from tenure.spark.report.buckets import START_CONF
+    from tenure.spark.report.events import find_events
     from tenure.spark.report.job import check_out, make_report
-    from tenure.spark.report.source import find_events
     from tenure.spark.session.session import spark_version
 
     check_out(out)
@@ -93,16 +93,16 @@ def _made(events: str, out: Path, scope: Scope, *, where: Where) -> Figures:
     needs = source.needs(spark_version())
     if source.is_small:
         where.conf = {**START_CONF, **where.conf}
-    with told() as tell, session("tenure report", where, needs=[needs]) as spark:
-        return make_report(spark, source, out, scope=scope, on_step=tell)
+    with status_line() as show_status, session("tenure report", where, needs=[needs]) as spark:
+        return make_report(spark, source, out, scope=scope, on_step=show_status)
 
 
 def _payload(figures: Figures, out: Path) -> Payload:
-    """The figures that fit into a terminal; the tables have the others."""
+    """Return the figures that fit into a terminal; the tables have the others."""
     import msgspec
 
-    from tenure.spark.report.findings import findings
     from tenure.spark.report.job import PAGE
+    from tenure.spark.report.page.findings import findings
 
     return {
         "page": str((out / PAGE).absolute()),
@@ -117,10 +117,10 @@ def _payload(figures: Figures, out: Path) -> Payload:
 
 
 def _show(console: Console, figures: Figures, out: Path) -> None:
-    """What stands out, then a row per queue, then where to look."""
-    from tenure.spark.report.findings import findings
+    """Print the findings, a row per queue, and the paths of the page and the tables."""
     from tenure.spark.report.job import PAGE
-    from tenure.spark.report.units import amount, moment
+    from tenure.spark.report.page.findings import findings
+    from tenure.spark.report.page.units import amount, moment
 
     every = figures.all
     console.print(f"{amount(every.rows)} events, {moment(every.first_ms)} to {moment(every.last_ms)} UTC")
@@ -138,7 +138,7 @@ def _show(console: Console, figures: Figures, out: Path) -> None:
 
 
 def _row(figures: Figures, row: QueueRow) -> list[object]:
-    from tenure.spark.report.units import amount, duration, share
+    from tenure.spark.report.page.units import amount, duration, share
 
     times: list[int | None] = []
     for measure in ("wait", "processing"):

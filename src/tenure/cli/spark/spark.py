@@ -1,4 +1,4 @@
-"""`tenure spark`: what a cluster needs to run Tenure's jobs, and upkeep of the tables that they fill."""
+"""`tenure spark`: bundle the package for clusters, and compact file tables."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from tenure.cli.buffer.buffer import store_url
-from tenure.cli.guard import guarded
+from tenure.cli.guard import run_guarded
 from tenure.cli.main import EMPTY, OK
 from tenure.cli.options import AsJson
 from tenure.cli.screen import console_for, document
-from tenure.cli.spark.options import Conf, Master, Remote, Where, session, told
+from tenure.cli.spark.options import Conf, Master, Remote, Where, session, status_line
 from tenure.cli.words import count, size
 
 __all__ = ["spark"]
@@ -30,7 +30,7 @@ def _bundle(
     as_json: AsJson = False,
 ) -> None:
     """Make one archive for `spark-submit --py-files`, for executors that have Python and Spark and nothing else."""
-    raise typer.Exit(guarded(lambda: _made(out, also or [], as_json=as_json), as_json=as_json))
+    raise typer.Exit(run_guarded(lambda: _make_bundle(out, also or [], as_json=as_json), as_json=as_json))
 
 
 @spark.command("compact")
@@ -49,7 +49,7 @@ def _compact(
     where = Where(master, remote, conf)
 
     def work() -> int:
-        before, after = _compacted(store_url(table), file_bytes=file_mib << 20, files_min=files_min, where=where)
+        before, after = _compact_table(store_url(table), file_bytes=file_mib << 20, files_min=files_min, where=where)
         if as_json:
             document({"files_before": before, "files_after": after})
         else:
@@ -57,11 +57,13 @@ def _compact(
             console_for().print(changed if before else "the table has too few small files to rewrite", soft_wrap=True)
         return OK if before else EMPTY
 
-    raise typer.Exit(guarded(work, as_json=as_json))
+    raise typer.Exit(run_guarded(work, as_json=as_json))
 
 
-def _compacted(table_url: str, *, file_bytes: int, files_min: int, where: Where) -> tuple[int, int]:
-    """The run: how many files were replaced, by how many. Raises NotFound, before Spark starts, without a table."""
+def _compact_table(table_url: str, *, file_bytes: int, files_min: int, where: Where) -> tuple[int, int]:
+    """Run the job; return how many files were replaced, by how many. Raises NotFound without a table, before Spark
+    starts.
+    """
     from tenure.errors import NotFound
     from tenure.spark.jobs.compact_table import compact_table
     from tenure.spark.session.session import spark_version
@@ -70,13 +72,13 @@ def _compacted(table_url: str, *, file_bytes: int, files_min: int, where: Where)
     if not files(table_url):
         raise NotFound(f"there is no file table at {table_url}, or nothing is in it: name what a job fills")
     needs = FileTable(table_url).needs(spark_version())
-    with told() as tell, session("tenure spark compact", where, needs=[needs]) as spark:
-        tell("rewriting small files")
+    with status_line() as show_status, session("tenure spark compact", where, needs=[needs]) as spark:
+        show_status("rewriting small files")
         made = compact_table(spark, table_url, file_bytes=file_bytes, files_min=files_min)
         return made.files_before, made.files_after
 
 
-def _made(out: Path, also: list[str], *, as_json: bool) -> int:
+def _make_bundle(out: Path, also: list[str], *, as_json: bool) -> int:
     import msgspec
 
     from tenure.spark.bundle.bundle import make_bundle

@@ -1,4 +1,4 @@
-"""The tour says nothing that it has not checked."""
+"""`expect`: check a claim of the tour before it is printed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ __all__ = ["Surprise", "expect"]
 
 
 class Surprise(Exception):
-    """Something that the tour says turned out not to be so."""
+    """A claim of the tour does not hold."""
 
 
 def expect(holds: bool, claim: str) -> None:
-    """Go on only where the claim holds. Raises Surprise; unlike an assert, also under ``python -O``."""
+    """Raise Surprise unless the claim holds; unlike an assert, also under ``python -O``."""
     if not holds:
         raise Surprise(claim)

@@ -1,4 +1,4 @@
-"""The crowd of the tour: workers of different care on one queue, so that there is something to report on."""
+"""Several workers on one queue, some careless, which produce the events for the tour's report."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["JOBS", "POISON", "QUEUE", "work_as_a_crowd"]
 QUEUE = "orders"
 JOBS = 600
 POISON = {137, 400, 401}
-"""Seqs that no worker can process: each is delivered three times, then it is a dead letter."""
+"""Seqs that no worker can process: each is delivered three times, then dead-lettered."""
 _DEAD = f"{QUEUE}.dead"
 _LEASE_MS = 1_500
 _SEED = 7
 
 
 async def work_as_a_crowd(directory: Path) -> None:
-    """Produce jobs and work them off with three workers, one of them forgetful; checked at the end."""
+    """Produce jobs and process them with three workers, one of which forgets claims; check the result."""
     config = {
         "type": "queue",
         "durability": "disk",
@@ -52,7 +52,7 @@ async def _produce(broker: Broker) -> None:
 
 
 async def _work(broker: Broker, node: str, dice: random.Random) -> None:
-    """Claim and settle until the queue is empty for good. Bob loses a claim now and then, and its lease runs out."""
+    """Claim and settle until the queue stays empty. Bob forgets a claim now and then, and its lease runs out."""
     while True:
         claim = await broker.claim(QUEUE, node=node, max_count=8, wait_ms=50)
         if not claim.jobs:

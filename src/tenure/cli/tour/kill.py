@@ -1,4 +1,4 @@
-"""The first half of the tour: a process is killed in the middle of its work, and what it was promised is looked up."""
+"""The first part of the tour: kill a worker process at work, recover its directory, and check every promise."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _ROUND_S = 0.01
 _LEASE_MS = 60_000
 
 
-class Story:
-    """What the worker said before it died."""
+class WorkerReport:
+    """The lines that the worker printed before it was killed."""
 
     def __init__(self) -> None:
         self.produced: set[int] = set()
-        self.claimed: Counter[int] = Counter()  # how often each was: a slow machine may let a lease run out
+        self.claimed: Counter[int] = Counter()  # counted: on a slow machine a lease may run out
         self.acking: set[int] = set()
         self.acked: set[int] = set()
         self.deadline = 0
         self.pid = 0
 
-    def hear(self, line: str) -> str:
-        """Take in one line; a line cut off by the kill says nothing."""
+    def take(self, line: str) -> str:
+        """Add one line; a line cut by the kill is ignored."""
         try:
             facts = json.loads(line)
         except ValueError:
@@ -57,15 +57,15 @@ class Story:
 
 
 async def kill_and_recover(console: Console, directory: Path) -> None:
-    """Let a worker run, kill it, open its directory again and check every promise it was given."""
-    story = _run_and_kill(directory)
+    """Run a worker, kill it, open its directory again and check every promise that it was given."""
+    worker = _run_and_kill(directory)
     table(
         console,
-        (f"process {story.pid} was told", "jobs#", "seqs"),
+        (f"process {worker.pid} was told", "jobs#", "seqs"),
         (
-            ("produced, synced to disk", len(story.produced), _seqs(story.produced)),
-            ("claimed under a lease", len(story.claimed), _seqs(set(story.claimed))),
-            ("acked, synced to disk", len(story.acked), _seqs(story.acked)),
+            ("produced, synced to disk", len(worker.produced), _seqs(worker.produced)),
+            ("claimed under a lease", len(worker.claimed), _seqs(set(worker.claimed))),
+            ("acked, synced to disk", len(worker.acked), _seqs(worker.acked)),
         ),
     )
     console.print("Then SIGKILL, in the middle of it. No handler ran, nothing was flushed. Open the directory again:\n")
@@ -77,28 +77,28 @@ async def kill_and_recover(console: Console, directory: Path) -> None:
         assert report is not None
         torn = f"{size(report.torn_bytes)} torn" if report.torn_bytes else "nothing torn"
         console.print(f"recovery: {report.batches} batches replayed, {torn}, this is opening number {report.epoch}")
-        await _check_jobs(console, broker, story)
-        await _check_leases(console, broker, story)
+        await _check_jobs(console, broker, worker)
+        await _check_leases(console, broker, worker)
 
 
-def _run_and_kill(directory: Path) -> Story:
-    story, rounds = Story(), 0
+def _run_and_kill(directory: Path) -> WorkerReport:
+    worker, rounds = WorkerReport(), 0
     command = [sys.executable, "-m", "tenure.cli.tour.worker", str(directory)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         try:
             for line in _lines(child.stdout):
-                rounds += story.hear(line) == "acked"
+                rounds += worker.take(line) == "acked"
                 if rounds == _ROUNDS:
-                    time.sleep(random.uniform(0, _ROUND_S))  # wherever in its round that may be
+                    time.sleep(random.uniform(0, _ROUND_S))  # at any point of its round
                     child.send_signal(signal.SIGKILL)
                     break
-            for line in _lines(child.stdout):  # what it said up to the end
-                story.hear(line)
+            for line in _lines(child.stdout):  # the lines before the kill
+                worker.take(line)
         finally:
             child.kill()
         complaint = (child.stderr.read() if child.stderr is not None else "").strip().rpartition("\n")[2]
     expect(child.returncode == -signal.SIGKILL, f"the worker died of SIGKILL, not of {child.returncode} {complaint}")
-    return story
+    return worker
 
 
 def _lines(stdout: IO[str] | None) -> IO[str]:
@@ -106,22 +106,22 @@ def _lines(stdout: IO[str] | None) -> IO[str]:
     return stdout
 
 
-async def _check_jobs(console: Console, broker: Broker, story: Story) -> None:
-    """What was produced is there byte for byte; what was acked is not."""
+async def _check_jobs(console: Console, broker: Broker, worker: WorkerReport) -> None:
+    """Check that produced jobs are there byte for byte, and acked ones are not."""
     live: dict[int, bytes] = {}
     cursor = 0
     while not (page := await broker.diff(QUEUE, from_seq=cursor, limit=1_000)).caught_up or page.records:
         live.update((record.seq, record.data) for record in page.records)
         cursor = page.next_from_seq
-    undecided = story.acking - story.acked
-    owed = story.produced - story.acking
-    extra = set(live) - story.produced
+    undecided = worker.acking - worker.acked
+    owed = worker.produced - worker.acking
+    extra = set(live) - worker.produced
     expect(owed <= set(live), "every acknowledged job that nobody acked is still there")
-    expect(not story.acked & set(live), "no acknowledged ack was undone")
+    expect(not worker.acked & set(live), "no acknowledged ack was undone")
     expect(all(data == job(seq) for seq, data in live.items()), "every job has the bytes that were sent")
     expect(len(extra) <= JOBS_PER_ROUND, "nothing appears that nobody sent")
     rows = [
-        ("acked before the kill", len(story.acked), "gone, and stays gone"),
+        ("acked before the kill", len(worker.acked), "gone, and stays gone"),
         ("produced and not acked", len(owed), "all there, byte for byte"),
     ]
     if undecided or extra:
@@ -129,9 +129,9 @@ async def _check_jobs(console: Console, broker: Broker, story: Story) -> None:
     table(console, ("what", "jobs#", "found"), rows)
 
 
-async def _check_leases(console: Console, broker: Broker, story: Story) -> None:
-    """The dead worker's leases still stand; when they run out its jobs come back, one delivery more."""
-    held = set(story.claimed) - story.acking
+async def _check_leases(console: Console, broker: Broker, worker: WorkerReport) -> None:
+    """Check that the dead worker's leases hold until they run out, and its jobs then come back, one delivery more."""
+    held = set(worker.claimed) - worker.acking
     leases = broker.leases(QUEUE, limit=1_000).items
     still = {seq for lease in leases for seq in lease.seqs}
     if leases:
@@ -149,7 +149,7 @@ async def _check_leases(console: Console, broker: Broker, story: Story) -> None:
         expect(done.count == len(claim.jobs), "what was claimed in time could be acked")
     expect(held <= set(found), "all of the dead worker's jobs came back")
     expect(
-        all(found[seq] > story.claimed[seq] for seq in found), "every delivery was counted, also those before the kill"
+        all(found[seq] > worker.claimed[seq] for seq in found), "every delivery was counted, also those before the kill"
     )
     rows = [
         ("never handed out before" if deliveries == 1 else "held by the dead worker", jobs, deliveries)

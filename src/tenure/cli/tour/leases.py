@@ -1,4 +1,4 @@
-"""The second half of the tour: the life of a lease, step by step, on one small queue in memory."""
+"""The second part of the tour: the life of a lease, step by step, on one small queue in memory."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ async def walk_through_leases(console: Console) -> None:
 
 
 async def _expire(broker: Broker) -> _Rows:
-    # A command is carried out when it is called, so no delay of the machine can come between these two.
+    # A command is carried out when it is called, so no delay can come between these two.
     asked = broker.claim(_QUEUE, node="ann"), broker.claim(_QUEUE, node="bob")
-    first, nobody = await asked[0], await asked[1]
+    first, empty = await asked[0], await asked[1]
     expect(first.seqs == [1], "ann holds job 1")
-    expect(not nobody.jobs, "a leased job is hidden from everybody else")
+    expect(not empty.jobs, "a leased job is hidden from everybody else")
     second = await broker.claim(_QUEUE, node="bob", lease_ms=_LONG_MS, wait_ms=_WAIT_MS)
     expect(second.seqs == [1] and second.deliveries(1) == 2, "the expired job went to bob, as its second delivery")
     expect(second.lease_id != first.lease_id, "a lease id is never used again")
@@ -69,7 +69,7 @@ async def _bury(broker: Broker) -> _Rows:
         "$dead_letter_from": _QUEUE,
         "$dead_letter_deliveries": 2,
         "$dead_letter_src_seq": 1,
-        "$dead_letter_reason": "451 mailbox busy",  # the last one that it was given back with
+        "$dead_letter_reason": "451 mailbox busy",  # the reason of its last nack
     }
     expect(meta == wanted and letter.data == b'{"to":"ada"}' and letter.tag == "ada", "the dead letter is the job")
     expect(broker.topic(_QUEUE).count == 0, "it is in one place, not in two")
@@ -94,8 +94,8 @@ async def _extend(broker: Broker) -> _Rows:
     claim, longer = await asked[0], await asked[1]
     expect(claim.seqs == [2] and claim.deliveries(2) == 1, "the redriven job starts over")
     expect(longer.deadlines[2] > claim.deadline, "the deadline moved")
-    nobody = await broker.claim(_QUEUE, node="dan", wait_ms=2 * _LEASE_MS)
-    expect(not nobody.jobs, "an extended job does not come back at its first deadline")
+    empty = await broker.claim(_QUEUE, node="dan", wait_ms=2 * _LEASE_MS)
+    expect(not empty.jobs, "an extended job does not come back at its first deadline")
     done = await broker.ack(_QUEUE, node="cat", lease_id=claim.lease_id, strict=True)
     expect(done.count == 1, "the ack counts, past the first deadline")
     return [

@@ -1,4 +1,4 @@
-"""The last part of the tour: the events of a busy queue go through Spark into a table, and become a report."""
+"""The last part of the tour: the events of a queue go through Spark into a table and a report."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ reason = "string"
 
 
 def events_into_a_table(console: Console, data: Path, out: Path) -> None:
-    """Let a crowd work, export what happened, and check what Spark makes of it. Raises Invalid (``tour_out``) for a
-    directory that is not the tour's.
+    """Run the crowd, export its events, and check the table and the report that Spark makes. Raises Invalid
+    (``tour_out``) for a directory that is not the tour's.
     """
     _make_room(out)
     asyncio.run(work_as_a_crowd(data))
@@ -88,7 +88,7 @@ def events_into_a_table(console: Console, data: Path, out: Path) -> None:
 
 
 def _make_room(out: Path) -> None:
-    """An empty directory with the pipeline in it; what an earlier tour left there goes."""
+    """Make the directory with the pipeline in it; the files of an earlier tour are removed."""
     if out.exists() and not (out / "pipeline.toml").exists() and (not out.is_dir() or any(out.iterdir())):
         raise Invalid(f"{out} holds something that is not the tour's: name another directory", code="tour_out")
     shutil.rmtree(out, ignore_errors=True)
@@ -98,7 +98,7 @@ def _make_room(out: Path) -> None:
 
 
 async def _export(data: Path, url: str) -> int:
-    """Send the log's events into a buffer, as `tenure export --once` does; how many there are."""
+    """Send the log's events into a buffer, as `tenure export --once` does; returns how many."""
     from tenure.export.buffer_outlet import BufferOutlet, producer_name
     from tenure.export.exporter import Exporter
     from tenure.export.settings import ExportSettings
@@ -122,9 +122,9 @@ def _session() -> SparkSession:
 
 
 def _pipeline(spark: SparkSession, out: Path, exported: int) -> _Steps:
-    """Run the pipeline twice, and count."""
-    from tenure.spark.pipeline.checks import read_pipeline
-    from tenure.spark.pipeline.running import RunOptions, run_pipeline
+    """Run the pipeline twice, and check the counts."""
+    from tenure.spark.pipeline.file.parse import read_pipeline
+    from tenure.spark.pipeline.runner.runner import RunOptions, run_pipeline
 
     pipeline = read_pipeline(out / "pipeline.toml")
     run = run_pipeline(pipeline, RunOptions(), spark=spark)
@@ -141,14 +141,16 @@ def _pipeline(spark: SparkSession, out: Path, exported: int) -> _Steps:
 
 
 def _report(spark: SparkSession, out: Path) -> _Steps:
-    """Make the report, and compare it with what the crowd did."""
+    """Make the report, and check it against what the crowd did."""
+    from tenure.spark.report.events import find_events
     from tenure.spark.report.job import make_report
-    from tenure.spark.report.source import find_events
 
     figures = make_report(spark, find_events((out / "events").as_uri()), out / "report")
     orders = next(row for row in figures.queues if row.queue == QUEUE)
     expect(orders.produced == JOBS, "the report knows every job")
     expect(orders.acked + orders.dead_lettered == JOBS, "each was completed, or is a dead letter")
     expect(orders.dead_lettered >= len(POISON), "the poison is among the dead letters")
-    said = f"{count(orders.acked, 'job')} done, {orders.dead_lettered} dead, {orders.returned} deliveries came back"
-    return [("tenure report", said)]
+    figures_text = (
+        f"{count(orders.acked, 'job')} done, {orders.dead_lettered} dead, {orders.returned} deliveries came back"
+    )
+    return [("tenure report", figures_text)]

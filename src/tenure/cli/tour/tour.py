@@ -1,6 +1,6 @@
-"""`tenure tour`: the engine at work in a few seconds, with a real kill and a recovery in it; and Spark, if asked for.
+"""`tenure tour`: show the engine in a few seconds, with a real kill and a recovery; and Spark, if asked for.
 
-Everything it prints was checked right before. A check that fails ends the tour with exit code 1.
+Every claim is checked before it is printed. A check that fails ends the tour with exit code 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["run"]
 
 
 def run(spark_out: Path | None = None) -> int:
-    """Give the tour, with Spark where a directory for its table and report is given; returns the exit code."""
+    """Run the tour, with Spark where a directory for its table and report is given; returns the exit code."""
     console, started = console_for(), time.monotonic()
     try:
         with tempfile.TemporaryDirectory(prefix="tenure-tour-") as directory:

@@ -1,7 +1,7 @@
-"""The process that the tour kills: it works at one queue without end and says, line by line, what it was answered.
+"""The process that the tour kills: it works on one queue without end and prints a line per answer.
 
-Before an ack it says what it is about to do. So whoever reads along knows three kinds of jobs when it dies: those
-whose fate was acknowledged, those that were never touched, and the few whose last command was cut off half-way.
+Before an ack it prints what it is about to do. So the reader knows three kinds of jobs when it is killed: those whose
+command was acknowledged, those that were never touched, and the few whose last command has no answer.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ _ROUNDS_MAX = 5_000
 
 
 def job(seq: int) -> bytes:
-    """The payload of a job: made from its seq, so that a reader can tell whether it is the one that was sent."""
+    """Return the payload of a job, made from its seq, so that a reader can check it."""
     return b'{"order":%d,"sum":%d}' % (seq, seq * 7919 % 10_007)
 
 
 async def work(directory: str) -> None:
-    """Produce, claim and ack until somebody kills us (or, should nobody, for a few seconds)."""
+    """Produce, claim and ack until this process is killed, or for ``_ROUNDS_MAX`` rounds."""
     broker = await Broker.open(directory)
     await broker.put_topic(QUEUE, {"type": "queue", "durability": "fsync", "lease_ms": LEASE_MS})
-    _say("opened", pid=os.getpid())
+    _report("opened", pid=os.getpid())
     seq = 0
     for _ in range(_ROUNDS_MAX):
         produced = await broker.produce(QUEUE, [job(seq + n) for n in range(1, JOBS_PER_ROUND + 1)])
         seq = produced.last_seq
-        _say("produced", seqs=list(produced.seqs))
+        _report("produced", seqs=list(produced.seqs))
         claim = await broker.claim(QUEUE, node=NODE, max_count=_CLAIMED_PER_ROUND)
-        _say("claimed", seqs=claim.seqs, deadline=claim.deadline)
+        _report("claimed", seqs=claim.seqs, deadline=claim.deadline)
         done = claim.seqs[:_ACKED_PER_ROUND]
-        _say("acking", seqs=done)
+        _report("acking", seqs=done)
         skipped = (await broker.ack(QUEUE, node=NODE, seqs=done)).skipped
-        _say("acked", seqs=[each for each in done if each not in skipped])
+        _report("acked", seqs=[each for each in done if each not in skipped])
         await asyncio.sleep(_PAUSE_S)
 
 
-def _say(what: str, **facts: Any) -> None:
+def _report(what: str, **facts: Any) -> None:
     print(json.dumps({"what": what, **facts}), flush=True)
 
 

@@ -24,6 +24,7 @@ from tenure.client.plan.steps import Plan, Send, Sleep
 from tenure.client.transport.wire import Request, Response, WireError
 from tenure.contract.repeat import Repeat
 from tenure.errors import Closed, Corrupt, Indeterminate, Overloaded, TenureError
+from tenure.retries import Retries
 
 __all__ = ["Answered", "exchange", "reply_of", "require_success", "unreachable_error"]
 
@@ -56,9 +57,9 @@ class _Attempt(msgspec.Struct, frozen=True):
 
 def exchange(session: Session, request: Request, repeat: Repeat) -> Plan[Answered]:
     """Send a request, with retries, until an answer ends the call. Raises a TenureError."""
-    settings, started_s = session.settings, session.now_s()
-    unknown = False
-    for attempt_count in range(1, settings.attempts_max + 1):
+    settings, now_s = session.settings, session.now_s
+    retries = Retries(repeat, attempts_max=settings.attempts_max, retry_for_ms=settings.retry_for_ms, now_s=now_s)
+    while True:
         try:
             response = yield Send(request)
         except WireError as error:
@@ -67,17 +68,13 @@ def exchange(session: Session, request: Request, repeat: Repeat) -> Plan[Answere
             attempt = _judge(response)
         if attempt.error is None:
             assert attempt.response is not None
-            return Answered(attempt.response, unknown)
-        unknown = unknown or (attempt.unknown and repeat is not Repeat.READ)
-        again = attempt.again and (repeat is not Repeat.NEVER or not attempt.unknown)
-        wait_s = _wait_s(session, attempt, attempt_count)
-        spent = session.now_s() - started_s + wait_s > settings.retry_for_ms / 1000
-        if not again or spent or attempt_count == settings.attempts_max:
-            if unknown and attempt.response is not None and not attempt.unknown:
+            return Answered(attempt.response, retries.unknown)
+        wait_s = _wait_s(session, attempt, retries.count + 1)
+        if not retries.may_repeat(again=attempt.again, unknown=attempt.unknown, wait_s=wait_s):
+            if retries.unknown and attempt.response is not None and not attempt.unknown:
                 return Answered(attempt.response, True, attempt.error)
-            raise _unknown(attempt.error) if unknown else attempt.error
+            raise _unknown(attempt.error) if retries.unknown else attempt.error
         yield Sleep(wait_s)
-    raise AssertionError("the last attempt ends the call")
 
 
 def require_success(answered: Answered) -> Answered:

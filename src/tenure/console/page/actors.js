@@ -1,4 +1,4 @@
-// The workers that this page plays: one claim at a time, or a work stream that can be cut as a crash would cut it.
+// The workers that this page simulates: single claims, or a work stream that can be cut like a crash.
 
 import { call, topicPath } from "./api.js";
 import { frames } from "./sse.js";
@@ -8,13 +8,13 @@ export const STREAMS_MAX = 3; // a browser opens six connections to one server; 
 const GRAVES_MAX = 100;
 
 export class Actors {
-  /** `onChange` is called when an actor comes, goes or gets something; `onEnd` when a stream ended by itself. */
+  /** `onChange` is called when an actor is added, removed or gets jobs; `onEnd` when a stream ended by itself. */
   constructor(topic, { onChange = () => {}, onEnd = () => {} } = {}) {
     this.topic = topic;
     this.names = new Set(); // nodes that this page claimed as
     this.streams = new Map(); // node → {controller, max, ackAfterMs}
     this.lost = new Map(); // node → seqs that it got with auto-ack and has not finished
-    this.graves = []; // {seq, node} of jobs that were lost so: their worker crashed
+    this.graves = []; // {seq, node} of auto-acked jobs whose worker crashed
     this.#onChange = onChange;
     this.#onEnd = onEnd;
   }
@@ -74,7 +74,7 @@ export class Actors {
     }, ackAfterMs);
   }
 
-  /** Cut a worker off. Its stream's jobs go back at once; what it got with auto-ack is gone, and is returned. */
+  /** Cut a worker off. Its stream's jobs go back at once; returns the seqs of auto-acked jobs, which are lost. */
   crash(node) {
     this.streams.get(node)?.controller.abort();
     this.streams.delete(node);
@@ -85,7 +85,7 @@ export class Actors {
     return gone;
   }
 
-  /** The worker did what it got with auto-ack. */
+  /** Mark the auto-acked jobs of a worker as done. */
   finish(node) {
     this.lost.delete(node);
     this.#onChange();

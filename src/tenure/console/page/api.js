@@ -1,9 +1,9 @@
-// The wire: one way to ask, one kind of error. The key goes into a header and never into an address.
+// HTTP requests to the server, with one kind of error. The key goes into a header and never into an address.
 
 const BASE = new URL("../", import.meta.url);
 const KEY = "tenure.key";
 
-/** What the server refused, or that it could not be reached (`status` 0). */
+/** A refusal of the server, or an unreachable server (`status` 0). */
 export class ApiError extends Error {
   constructor(status, code, message, detail = {}) {
     super(message);
@@ -22,7 +22,7 @@ export function keepKey(key) {
   else sessionStorage.removeItem(KEY);
 }
 
-/** Why a key cannot be one; null where it can. A header carries visible ASCII only, and so do keys. */
+/** Return why a key is not valid; null where it is. A header, and so a key, has visible ASCII only. */
 export function keyProblem(key) {
   const wrong = [...key].find((char) => !/[!-~]/.test(char));
   if (wrong === undefined) return null;
@@ -55,7 +55,7 @@ export async function call(method, path, body, options = {}) {
 /** Send a request and return the response once its head is there; raises ApiError. With `keepalive` it outlives the page. */
 export async function open(method, path, { body, headers = {}, signal, keepalive = false } = {}) {
   const json = body === undefined ? {} : { "content-type": "application/json" };
-  const sent = headersOf({ ...json, ...headers }); // before the request: what is wrong with a key is no fault of the network
+  const sent = headersOf({ ...json, ...headers }); // before the request: a wrong key is not a network error
   let response;
   try {
     response = await fetch(new URL(path, BASE), {
@@ -87,7 +87,7 @@ async function refusal(response) {
   }
 }
 
-/** The path of a topic, or of something beneath it. */
+/** Return the path of a topic, or of a resource beneath it. */
 export function topicPath(topic, rest = "") {
   return `v0/topics/${encodeURIComponent(topic)}${rest}`;
 }

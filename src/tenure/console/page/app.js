@@ -1,4 +1,4 @@
-// The beginning: the frame, the key where one is needed, then the view that the address names.
+// The entry point: build the frame, ask for a key where one is needed, then show the view that the address names.
 
 import { navigate } from "./router.js";
 import { refresh } from "./session.js";

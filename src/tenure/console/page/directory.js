@@ -1,8 +1,8 @@
-// Every topic that the key can see, walked page by page, and put in an order.
+// List the topics that the key can see, page by page, and sort them.
 
 import { call } from "./api.js";
 
-export const LISTED_MAX = 10_000; // topics that are kept at once: a search finds the others
+export const LISTED_MAX = 10_000; // topics in memory at once: a search finds the others
 const PAGE = 200;
 
 /** Walk the topics whose name contains a text; `{topics, more}`, `more` where there are too many. Raises ApiError. */
@@ -18,7 +18,7 @@ export async function walk(contains, { signal }) {
   return { topics, more: cursor !== "" };
 }
 
-/** What queues can be sorted by: the largest first, but for names. */
+/** The orders of queues: the largest first, except for names. */
 export const ORDERS = {
   name: { label: "name", of: null },
   ready: { label: "available", of: ({ queue }) => queue.ready },
@@ -28,7 +28,7 @@ export const ORDERS = {
   parked: { label: "parked", of: ({ queue }) => queue.parked },
 };
 
-/** Queues in an order, those of the same figure by name. Pure. */
+/** Return queues in an order, equal ones by name. Pure. */
 export function sorted(queues, order) {
   const { of } = ORDERS[order];
   const byName = (one, other) => (one.topic < other.topic ? -1 : one.topic > other.topic ? 1 : 0);

@@ -1,4 +1,4 @@
-// The only place where elements are made. There is no way in for markup: every string becomes a text node.
+// Create elements; no other module does. Markup is impossible: every string becomes a text node.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -7,7 +7,7 @@ export function h(tag, props = {}, ...children) {
   return fill(document.createElement(tag), props, children);
 }
 
-/** The same for SVG. */
+/** An SVG element, as `h`. */
 export function s(tag, props = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), props, children);
 }
@@ -34,7 +34,7 @@ function text(child) {
 }
 
 /** Set the text of an element only where it differs: an unchanged node costs no layout. */
-export function say(element, words) {
+export function setText(element, words) {
   const wanted = String(words);
   if (element.textContent !== wanted) element.textContent = wanted;
 }
@@ -53,7 +53,7 @@ export function swap(element, ...children) {
   element.replaceChildren(...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false).map(text));
 }
 
-/** Keep one element per key, in the order of `items`; those that left are removed. */
+/** Keep one element per key, in the order of `items`; elements without an item are removed. */
 export function keyed(parent, known, items, { key, make, update }) {
   const seen = new Set();
   let after = null;

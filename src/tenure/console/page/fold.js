@@ -1,13 +1,13 @@
-// A queue as a page knows it, and how one lifecycle row changes it. Pure: no time, no network, no page.
+// The state of a queue on the page, and the fold of one lifecycle row into it. Pure: no time, no network, no DOM.
 //
 // Known are the cells from the first live job up to `headEnd` and from `tailStart` on; everything between is only
-// counted. `cells` is ascending by seq because jobs only ever join at the end. Parked jobs stand in no line: some of them
-// are in `parked`. `next` is the job that is claimed next where that is none of the head. Where a row does not say
-// enough, `unsure` is set and the owner looks again.
+// counted. `cells` is ascending by seq because jobs are only appended. Parked jobs are not in the line: some of them are in
+// `parked`. `next` is the job that is claimed next where it is not in the head. Where a row does not contain enough,
+// `unsure` is set and the owner reads the snapshot again.
 
-const RUN_MAX = 400; // a longer run of new jobs is not drawn one by one: a fresh look is cheaper
+const RUN_MAX = 400; // a longer run of new jobs is not drawn one by one: a snapshot is cheaper
 
-/** The state that a `…/strip` answer describes. */
+/** Return the state of a `…/strip` answer. */
 export function fromSnapshot(answer, { headMax, tailMax }) {
   const cells = new Map();
   for (const job of [...answer.head, ...answer.tail]) cells.set(job.$seq, cellOf(job));
@@ -48,13 +48,13 @@ function cellOf(job) {
   };
 }
 
-/** How many jobs stand in line. */
+/** Return how many jobs are in the line. */
 export function total(state) {
   const { ready, in_flight, delayed } = state.counts;
   return ready + in_flight + delayed;
 }
 
-/** The job that is claimed next: the first of the head that is ready, or one behind it; null where none is known. */
+/** Return the job that is claimed next: the first ready one of the head, or one after it; null where none is known. */
 export function nextJob(state) {
   for (const cell of state.cells.values()) {
     if (cell.seq > state.headEnd) break;
@@ -96,7 +96,7 @@ const FOLDS = {
     }
     known(state, row.runs, (cell) => {
       if (cell.state === "delayed") {
-        state.counts.delayed -= 1; // it had come due, and nobody said so
+        state.counts.delayed -= 1; // it had become due, for which there is no row
         state.counts.ready += 1;
       }
       const deliveries = row.deliveries ?? cell.deliveries + 1;
@@ -134,7 +134,7 @@ const FOLDS = {
   },
 
   dead_lettered(state, row, jobs) {
-    // From a lease or from the ready ones, gone or parked: the row alone does not always tell.
+    // From a lease or from the ready ones, gone or parked: the row alone does not always show which.
     state.unsure = true;
     state.counts.dead_lettered += jobs;
     if (state.config.dlq_strategy !== "skip" || state.config.dead_letter) state.counts.dead += jobs;
@@ -163,7 +163,7 @@ function freshCell(seq, row) {
   return { seq, state, deliverAt: row.deliver_at ?? null, ...none };
 }
 
-/** Jobs leave their lease. Where they left several at once, only the next look tells which. */
+/** Remove jobs from their lease. Where they left several leases at once, only the next snapshot shows which. */
 function letGo(state, row, jobs) {
   state.counts.in_flight -= jobs;
   const lease = state.leases.get(row.lease_id);
@@ -176,7 +176,7 @@ function letGo(state, row, jobs) {
   else each(row.runs, (seq) => lease.seqs.delete(seq), RUN_MAX);
 }
 
-/** A job behind the head can be claimed now: where it may be the next one, only a look tells. */
+/** Note that a job after the head can be claimed now: where it may be the next one, only a snapshot shows it. */
 function noteBeyond(state, seq) {
   if (seq > state.headEnd && (state.next === null ? nextJob(state) === null : seq < state.next.seq)) state.unsure = true;
 }
@@ -191,7 +191,7 @@ function drop(state, runs) {
   known(state, runs, (cell) => state.cells.delete(cell.seq));
 }
 
-/** Time alone changes something then. */
+/** Note the next time at which the state changes without a row. */
 function sooner(state, at) {
   if (state.nextAt === null || at < state.nextAt) state.nextAt = at;
 }
@@ -211,7 +211,7 @@ function known(state, runs, act) {
   }
 }
 
-/** Whether a seq is in these runs. */
+/** Return whether a seq is in these runs. */
 export function covers(runs, seq) {
   for (let i = 0; i < runs.length; i += 2) if (seq >= runs[i] && seq < runs[i] + runs[i + 1]) return true;
   return false;
@@ -229,12 +229,12 @@ function countOf(runs) {
   return jobs;
 }
 
-/** Whether the head has run low while more waits behind it. */
+/** Return whether the head has run low while more jobs wait after it. */
 export function isLow(state) {
   return state.headEnd !== Infinity && headCount(state) < state.headMax / 2;
 }
 
-/** How many cells are known at the head. */
+/** Return how many cells are known at the head. */
 function headCount(state) {
   if (state.headEnd === Infinity) return state.cells.size;
   let count = 0;
@@ -245,7 +245,7 @@ function headCount(state) {
   return count;
 }
 
-/** Too many cells: keep both ends and count the middle. */
+/** Drop cells of the middle, which is then only counted. */
 function trim(state) {
   const seqs = [...state.cells.keys()];
   const head = state.headEnd === Infinity ? state.headMax : Math.min(headCount(state), state.headMax);
@@ -254,7 +254,7 @@ function trim(state) {
   for (const seq of seqs.slice(head, seqs.length - state.tailMax)) state.cells.delete(seq);
 }
 
-/** From this seq on nothing is known. */
+/** Forget every cell from this seq on. */
 function forget(state, seq) {
   if (state.headEnd === Infinity) state.headEnd = seq - 1;
   state.tailStart = Infinity;

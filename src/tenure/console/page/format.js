@@ -1,4 +1,4 @@
-// Numbers, times and bytes as people read them. Pure.
+// Format numbers, times and bytes. Pure.
 
 const WHOLE = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 
@@ -40,7 +40,7 @@ export function clock(ms, now) {
   return `${time}.${String(at.getMilliseconds()).padStart(3, "0")}`;
 }
 
-/** 2026-01-31T14:03:07.250+01:00: a local time that leaves nothing open. */
+/** 2026-01-31T14:03:07.250+01:00: a local time with its offset. */
 export function isoTime(ms) {
   const at = new Date(ms);
   const offset = -at.getTimezoneOffset();
@@ -56,7 +56,7 @@ export function bytes(count) {
   return `${(count / 1_048_576).toFixed(1)} MiB`;
 }
 
-/** A duration that somebody would write into a config: rounded up to two leading digits. */
+/** Round a duration up to two leading digits, as for a config. */
 export function roundUp(ms) {
   const unit = 10 ** Math.max(0, Math.floor(Math.log10(Math.max(ms, 1))) - 1);
   return Math.ceil(ms / unit) * unit;

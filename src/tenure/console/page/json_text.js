@@ -1,6 +1,6 @@
-// JSON as the text it is. Parsing would change what was stored: 1e400, long integers, keys given twice. Pure.
+// Handle JSON as text. Parsing would change what was stored: 1e400, long integers, duplicate keys. Pure.
 
-/** The text of a member of an object, as it stands in `text`; null where there is none. Only the top level is looked at. */
+/** Return the text of a top-level member of an object, unchanged; null where there is none. */
 export function member(text, name) {
   let at = skipSpace(text, 0);
   if (text[at] !== "{") return null;
@@ -8,7 +8,7 @@ export function member(text, name) {
   while (at < text.length && text[at] === '"') {
     const end = skipString(text, at);
     const found = JSON.parse(text.slice(at, end)) === name;
-    const start = skipSpace(text, skipSpace(text, end) + 1); // behind the colon
+    const start = skipSpace(text, skipSpace(text, end) + 1); // after the colon
     at = skipValue(text, start);
     if (found) return text.slice(start, at);
     at = skipSpace(text, at);
@@ -17,7 +17,7 @@ export function member(text, name) {
   return null;
 }
 
-/** The same JSON laid out over lines; strings and numbers stay as they were written. Stops after `most` characters. */
+/** Return the JSON indented over lines; strings and numbers stay as written. Stops after `most` characters. */
 export function indent(text, most = Infinity) {
   let out = "";
   let depth = 0;

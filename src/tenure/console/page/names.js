@@ -1,6 +1,6 @@
-// What a topic can be called. Pure; the server has the last word, but some names would not even reach it as a path.
+// Check the name of a topic. Pure; the server decides, but some names would not even reach it as a path.
 
-/** Why a topic cannot have this name; null where it can. */
+/** Return why a name is not valid for a topic; null where it is. */
 export function nameProblem(name) {
   if (!name) return "A name has at least one character.";
   if (name.length > 255) return `A name has at most 255 characters; this one has ${name.length}.`;

@@ -1,9 +1,9 @@
-// Drawing at the page's own pace: at most once a frame, and less often when a frame is costly.
+// Throttle drawing: at most once a frame, and less often when a frame is costly.
 
 const REST = 8; // a frame that took 1 ms is followed by at least 8 ms without one
 const REST_MS_MAX = 500;
 
-/** A function that asks for `draw` to be called soon; however often it is called, the main thread stays free. */
+/** Return a function that schedules `draw`; however often it is called, the main thread stays free. */
 export function paced(draw) {
   let asked = false;
   let resting = false;
@@ -28,7 +28,7 @@ export function paced(draw) {
   };
 }
 
-/** Call back once the frame is drawn: a message waits for style, layout and paint, which cost more than the scripts. */
+/** Call back after the frame is drawn: a message waits for style, layout and paint, which cost more than scripts. */
 function behindFrame(callback) {
   const { port1, port2 } = new MessageChannel();
   port1.onmessage = () => {

@@ -1,4 +1,4 @@
-// What a payload looks like on the page: text always, bounded always. Pure.
+// Format a payload for the page: always as text, always bounded. Pure.
 
 import { bytes, hex } from "./format.js";
 import { indent } from "./json_text.js";
@@ -7,7 +7,7 @@ const SHOWN_MAX = 20_000;
 const HEX_BYTES_MAX = 1_024;
 
 /** `{kind, text, note}` for the JSON text of a payload. A string with control characters is shown as its bytes. */
-export function shown(json) {
+export function describe(json) {
   const size = new TextEncoder().encode(json.length > 1 << 20 ? json.slice(0, 1 << 20) : json).length;
   if (json.startsWith('"')) {
     const value = JSON.parse(json);

@@ -1,4 +1,4 @@
-// Counts by second, for rates and sparklines. Pure: the caller says what time it is.
+// Counts by second, for rates and sparklines. Pure: the caller passes the time.
 
 /** The last `seconds` seconds of several counters. */
 export class Rates {

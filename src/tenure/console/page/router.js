@@ -1,6 +1,6 @@
-// Addresses by hash: #/queues, #/queue/<name>, #/course/<scene>. A view is a module with `show(outlet, parts)`, which returns how to leave.
+// Addresses by hash: #/queues, #/queue/<name>, #/course/<scene>. A view is a module with `show(outlet, parts)`, which returns a function that leaves it.
 
-// Those with a label stand in the navigation.
+// Views with a label are in the navigation.
 const VIEWS = [
   { path: "queues", label: "Queues", load: () => import("./views/queues.js") },
   { path: "queue", load: () => import("./views/queue.js") },
@@ -10,12 +10,12 @@ const VIEWS = [
 let leave = () => {};
 let turn = 0;
 
-/** What the navigation offers: `[{path, label}]`. */
+/** Return the entries of the navigation: `[{path, label}]`. */
 export function places() {
   return VIEWS.filter(({ label }) => label);
 }
 
-/** The words of the current address, decoded. */
+/** Return the decoded parts of the current address. */
 export function parts() {
   const words = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean);
   return words.map((word) => {
@@ -35,13 +35,13 @@ export function href(...words) {
   return "#/" + words.map(encodeURIComponent).join("/");
 }
 
-/** Show what the address names; the view before it is left first. */
+/** Show the view that the address names, after leaving the one before. */
 export async function navigate(outlet, onShown = () => {}) {
   const mine = ++turn;
   const [name, ...rest] = parts();
   const view = VIEWS.find(({ path }) => path === name) ?? VIEWS[0];
   const { show } = await view.load();
-  if (mine !== turn) return; // somebody went on meanwhile
+  if (mine !== turn) return; // another navigation began during the load
   leave();
   leave = () => {};
   outlet.replaceChildren();

@@ -1,4 +1,4 @@
-// What the key in use may do. The server decides; this only says beforehand what it would refuse, and why.
+// The scopes of the key in use. The server decides; this only predicts what it would refuse, and why.
 
 import { call } from "./api.js";
 
@@ -14,7 +14,7 @@ export function current() {
   return known;
 }
 
-/** Why these scopes on this topic would be refused; null where they would not. */
+/** Return why these scopes on this topic would be refused; null where they would not. */
 export function obstacle(scopes, topic = null) {
   const missing = scopes.filter((scope) => !known.scopes.includes(scope));
   if (missing.length) return `This key lacks the scope ${missing.join(" and ")}.`;

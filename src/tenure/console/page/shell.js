@@ -1,7 +1,7 @@
-// The frame around every view: where we are, whose key it is, light or dark.
+// The frame around every view: navigation, the key in use, light or dark.
 
 import { keepKey } from "./api.js";
-import { h, say, swap } from "./dom.js";
+import { h, setText, swap } from "./dom.js";
 import { href, places } from "./router.js";
 import { toggleTheme } from "./theme.js";
 import { openDialog } from "./widgets/dialog.js";
@@ -17,7 +17,7 @@ const KEYS = [
   ["?", "this list"],
 ];
 
-/** Build the frame; returns its outlet and how to tell it things. */
+/** Build the frame; returns its outlet and its setters. */
 export function buildShell(root) {
   const outlet = h("main", { id: "main", tabindex: "-1" });
   const place = h("span", { class: "place" });
@@ -41,7 +41,7 @@ export function buildShell(root) {
     setSession: (about) => swap(session, ...sessionWords(about)),
     setOffline: (words) => swap(outlet, h("p", { class: "empty" }, `Not connected: ${words}. Trying again …`)),
     setPlace(view, parts) {
-      say(place, parts[0] ?? "");
+      setText(place, parts[0] ?? "");
       document.title = parts[0] ? `${parts[0]} · Tenure` : "Tenure";
     },
   };
@@ -66,7 +66,7 @@ function shortcuts(event) {
   else if (event.key === "?") showKeys();
 }
 
-/** Whether keys go into a field. */
+/** Return whether key presses go into a field. */
 export function isTyping(target) {
   return target instanceof Element && target.closest("input, textarea, select, dialog") !== null;
 }

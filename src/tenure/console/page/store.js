@@ -1,13 +1,13 @@
-// One queue as it stands: a snapshot, the events over it, and when to look again. See docs/design/console.md.
+// The state of one queue: a snapshot, the events folded over it, and when to read the snapshot again. See docs/design/console.md.
 
 import { ApiError, call, topicPath } from "./api.js";
 import { fold, fromSnapshot, isLow } from "./fold.js";
 import { Rates } from "./rates.js";
 import { frames } from "./sse.js";
 
-const LOOK_MS_MIN = 200; // between two looks that were asked for
-const VERIFY_MS = 2_000; // deletes and evictions are no rows: this is how long they can go unseen
-const KEPT_MAX = 50_000; // rows held while a look is on its way
+const LOOK_MS_MIN = 200; // between two snapshots that were requested
+const VERIFY_MS = 2_000; // deletes and evictions have no rows: the longest time that they go unseen
+const KEPT_MAX = 50_000; // rows kept while a snapshot is being read
 const RETRY_MS = [250, 500, 1_000, 2_000, 4_000];
 
 export class QueueStore {
@@ -18,7 +18,7 @@ export class QueueStore {
     this.status = "connecting"; // live, lost, gone, refused
     this.error = null;
     this.rates = new Rates();
-    this.skewMs = 0; // the server's clock against ours
+    this.skewMs = 0; // the server's clock minus ours
     this.looks = 0;
     this.rows = 0;
     this.headMax = headMax;
@@ -37,7 +37,7 @@ export class QueueStore {
   #lookedAt = 0;
   #timers = { look: 0, time: 0, verify: 0 };
   #listening = null;
-  #ended = null; // why a look found that there is nothing to follow any more
+  #ended = null; // the error of a snapshot that ends the stream
 
   now() {
     return Date.now() + this.skewMs;
@@ -56,7 +56,7 @@ export class QueueStore {
     clearTimeout(this.#timers.time);
   }
 
-  /** Look again soon; looks that are asked for together are one. */
+  /** Read the snapshot again soon; requests that come together are one read. */
   look() {
     if (this.#stop.signal.aborted || this.#timers.look || this.status === "gone") return;
     const wait = Math.max(0, this.#lookedAt + LOOK_MS_MIN - performance.now());
@@ -66,14 +66,14 @@ export class QueueStore {
     }, wait);
   }
 
-  /** A look failed. Where the queue is gone or refused, the stream may not know for a while: end it. */
+  /** Handle a failed snapshot. Where the queue is gone or refused, end the stream, which may not notice for a while. */
   #missed(error) {
-    if (!isGone(error) && !isRefusal(error)) return; // the stream tells when the server is away
+    if (!isGone(error) && !isRefusal(error)) return; // the stream reports when the server is away
     this.#ended = error;
     this.#listening?.abort();
   }
 
-  /** Read the snapshot, and fold over it what came meanwhile. */
+  /** Read the snapshot, and fold the rows over it that arrived during the read. */
   async #lookNow() {
     if (this.#looking) {
       this.#again = true;
@@ -125,13 +125,13 @@ export class QueueStore {
       if (this.#stop.signal.aborted) return;
       if (this.status === "live") this.#become("lost");
       const wait = RETRY_MS[Math.min(failures, RETRY_MS.length - 1)];
-      await new Promise((resume) => setTimeout(resume, wait * (1 + Math.random()))); // not everybody at once
+      await new Promise((resume) => setTimeout(resume, wait * (1 + Math.random()))); // jitter, so that pages do not reconnect at the same moment
     }
   }
 
-  /** Whether asking again is of no use. */
+  /** Return whether a retry is useless. */
   #refused(error) {
-    if (!(error instanceof ApiError)) console.error(error); // a fault of ours: say so, and go on
+    if (!(error instanceof ApiError)) console.error(error); // a bug of the page: log it, and go on
     if (!isRefusal(error)) return false;
     this.#become("refused", error);
     return true;
@@ -174,7 +174,7 @@ export class QueueStore {
     this.#onRow(row, jobs);
   }
 
-  /** After a change: draw, and plan the next look. */
+  /** After a change: draw, and schedule the next snapshot. */
   #settle() {
     if (this.state.unsure || isLow(this.state)) this.look();
     clearTimeout(this.#timers.time);
@@ -197,7 +197,7 @@ function isGone(error) {
   return error.status === 404;
 }
 
-/** Whether the same request would be refused again. */
+/** Return whether the same request would be refused again. */
 function isRefusal({ status }) {
   return status >= 400 && status < 500 && ![404, 408, 429].includes(status);
 }

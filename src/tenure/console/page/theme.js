@@ -1,4 +1,4 @@
-// Light or dark: what the system says, until somebody says otherwise.
+// Light or dark: the system's setting, until the user chooses.
 
 const NAME = "tenure.theme";
 

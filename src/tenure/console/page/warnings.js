@@ -1,4 +1,4 @@
-// What a person would want to be told about a queue. Pure: samples in, sentences out.
+// Derive the warnings about a queue from samples. Pure.
 
 import { duration, roundUp, whole } from "./format.js";
 

@@ -39,8 +39,8 @@ _SEQS_MAX = 20_000
 def strip(state: State, command: Strip, now_ms: int, payloads: Payloads) -> Steps[tuple[QueueStrip, int]]:
     """Describe a queue: ``head`` and ``tail`` jobs at its ends, ascending by seq, and its oldest ``leases``.
 
-    Parked jobs are listed apart. ``next`` is the job that is next in line, at whichever end or between, or None. Where
-    ``head`` reaches the end, the tail is empty. ``next_at`` is when time alone changes something next, or None.
+    Parked jobs are listed apart. ``next`` is the job that is next in line, at either end or between, or None.
+    Where ``head`` reaches the end, the tail is empty. ``next_at`` is when time alone changes something next, or None.
     """
     topic, queue = state.queue(command.topic)
     head, leases = clamp_limit(command.head, state.settings), clamp_limit(command.leases, state.settings)

@@ -53,11 +53,11 @@ class Call:
         self.ring: KeyRing | None = None
 
     def lapsed(self) -> Response | None:
-        """The refusal, where its key is not good any more; None where it is."""
+        """Return the refusal where its key is not valid any more, else None."""
         return self.app.lapsed(self.route, self)
 
     def answer(self, body: Body) -> Result:
-        """Answer it, now that its body is there."""
+        """Answer the call, whose body is complete now."""
         self.request.complete(body)
         return self.app.answer(self.route, self)
 
@@ -69,9 +69,9 @@ Observe = Callable[["Route | None", Request, int], None]
 class Route(msgspec.Struct, frozen=True):
     """One method on one path. ``:name`` in the pattern stands for one segment.
 
-    ``scopes`` are those a key needs; an empty set is open to everybody. ``body`` is the schema of the request,
-    ``reply`` a name for the documentation; ``sse`` marks a stream, which alone may carry its token in the query;
-    ``bulk`` one whose body may be as large as ``body_bytes_max`` and not only as ``command_bytes_max``.
+    ``scopes`` are those a key needs; an empty set is open to every caller. ``body`` is the schema of the request, for
+    the document; ``sse`` marks a stream, which alone may carry its token in the query; ``bulk`` a route whose body may
+    be as large as ``body_bytes_max`` and not only as ``command_bytes_max``.
     """
 
     method: str
@@ -88,11 +88,12 @@ Check = Callable[[Route, Call], None]
 
 
 class App:
-    """Routes requests. ``context`` is handed to every handler: it holds the broker and whatever else they share.
+    """The router of requests. ``context`` is handed to every handler: it holds the broker and what else they share.
 
-    Three checks raise what refuses a call: ``admit`` when its head is there, ``start`` before its handler runs, and
-    ``recheck`` while its body comes, which asks only whether its key is still good. ``track`` is given what the handler
-    answers, and may count what stays open. ``observe`` is told of every status, with the route where one was found.
+    Three checks may refuse a call by raising: ``admit`` when its head is complete, ``start`` before its handler runs,
+    and ``recheck`` while its body comes, which checks only whether its key is still valid. ``track`` is given the
+    result of the handler, and may count what stays open. ``observe`` is called with every status, and with the route
+    where one was found.
     """
 
     def __init__(
@@ -149,7 +150,7 @@ class App:
             return self._observed(route, request, _unexpected(request))
 
     def lapsed(self, route: Route, call: Call) -> Response | None:
-        """The refusal of an admitted call whose key is not good any more; None where it is."""
+        """Return the refusal of an admitted call whose key is not valid any more, else None."""
         try:
             if self._recheck is not None:
                 self._recheck(route, call)
@@ -238,7 +239,9 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 
 def _watch(later: Later[Any], observe: Observe, *, route: Route | None, request: Request) -> None:
-    """Tell the status of what is rendered later. An answer that fails is rendered by the protocol and not told here."""
+    """Report the status of what is rendered later. An answer that fails is rendered by the protocol, and not reported
+    here.
+    """
     render = later.render
 
     def rendered(reply: Any) -> Response:
@@ -250,7 +253,7 @@ def _watch(later: Later[Any], observe: Observe, *, route: Route | None, request:
 
 
 def error_response(error: TenureError, request: Request) -> Response:
-    """The error body of the contract, its status, and the headers that go with it."""
+    """Return the response to an error: the error body of the contract, its status, and the headers that go with it."""
     status = STATUS_OF_CODE.get(error.code) or error.status
     detail = {name: value for name, value in error.detail.items() if name != "allow"}
     body: dict[str, Any] = {"error": {"code": error.code, "message": error.message}}
@@ -268,11 +271,11 @@ def error_response(error: TenureError, request: Request) -> Response:
 
 
 def too_large(what: str, limit: int) -> Invalid:
-    """The error of something larger than this server reads; its status is 413 unless another is given."""
+    """Return the error of something larger than this server reads; its status is 413 unless another is given."""
     return Invalid(f"{what} is larger than this server reads: send less at once", code="payload_too_large", max=limit)
 
 
 def _unexpected(request: Request) -> Response:
-    """A bug of ours: say so without telling what is inside."""
+    """Log a bug of ours, and return a response that says so without details."""
     log.exception("a handler failed", extra={"method": request.method, "path_length": len(request.path)})
     return error_response(TenureError("the server met a fault of its own: report it; the outcome is unknown"), request)

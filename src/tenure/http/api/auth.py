@@ -1,8 +1,8 @@
-"""Who may call what: keys, scopes and prefixes, and how much one key may have open at once.
+"""Authorization: keys, scopes and prefixes, and how many requests and streams one key may have open.
 
-Deny by default: a route without scopes is open to everybody and every other one wants a key that has them all. Names in
-the path are held to the key's prefixes here; names in a body or a query by the route, through `check_name` and
-`visible`.
+Deny by default: a route without scopes is open to all callers, and every other one wants a key that has them all. Names
+in the path are checked against the key's prefixes here; names in a body or a query by the route, through `check_name`
+and `visible`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tenure.http.wire.message import Later, Request, Response, Result, Send, Str
 
 __all__ = ["Gatekeeper", "check_name", "may_configure", "visible"]
 
-# Parts of a path that name no topic and no router. Everything else in a path is held to the prefixes.
+# Parts of a path that name no topic and no router. Everything else in a path is checked against the prefixes.
 _NOT_NAMES: Final = frozenset({"seq", "wid"})
 _QUERY_FIELDS_MAX: Final = 32
 
@@ -33,20 +33,20 @@ def check_name(call: Call, name: str) -> None:
 
 
 def may_configure(call: Call) -> bool:
-    """Whether the caller may decide what a topic is: create one with a config, or change it."""
+    """Return whether the caller may create a topic with a config, or change one."""
     return call.key is None or "admin" in call.key.scopes
 
 
 def visible(call: Call, name: str) -> bool:
-    """Whether a listing may show the caller this name."""
+    """Return whether a listing may show the caller this name."""
     return call.key is None or call.key.allows(name)
 
 
 class Gatekeeper:
-    """Given to an App as ``admit``, ``recheck``, ``start`` and ``track``.
+    """The checks of an App: its ``admit``, ``recheck``, ``start`` and ``track``.
 
-    An empty ring means that there are no keys: then everybody may do everything, and the Host is checked instead. The
-    caps per key hold for servers with keys; 0 turns a cap off.
+    An empty ring means that there are no keys: then every caller may do everything, and the Host is checked instead.
+    The caps per key hold for servers with keys; 0 turns a cap off.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class Gatekeeper:
         return self.streams.total()
 
     def replace(self, ring: KeyRing) -> None:
-        """Take new keys from now on. Of keys that are gone, or may do less than before, streams are ended and long
-        polls are answered 401; a body on its way is refused by the wire, which asks `recheck`.
+        """Use new keys from now on. For keys that are gone, or may do less than before, end streams and answer long
+        polls 401; a body on its way is refused by the wire, which calls `recheck`.
         """
         kept = {(key.id, key.scopes, key.prefixes) for key in ring.keys}
         gone = {key.id for key in self.ring.keys if (key.id, key.scopes, key.prefixes) not in kept}
@@ -88,12 +88,12 @@ class Gatekeeper:
                 task.cancel()
 
     async def streams_ended(self, timeout_s: float) -> None:
-        """Wait until no stream runs, so long at most."""
+        """Wait until no stream runs, for a bounded time."""
         if self._tasks:
             await asyncio.wait(list(self._tasks), timeout=timeout_s)
 
     def admit(self, route: Route, call: Call) -> None:
-        """Let a request go on to its body, or raise Denied (401, 403) or Overloaded (429)."""
+        """Admit a request to its body, or raise Denied (401, 403) or Overloaded (429)."""
         request = call.request
         self.hosts.check(request.headers, navigable=not route.scopes and request.method in ("GET", "HEAD"))
         if self.ring.keys:
@@ -103,13 +103,13 @@ class Gatekeeper:
             self._check_caps(route, call)
 
     def recheck(self, route: Route, call: Call) -> None:
-        """Raise Denied where the keys have changed since the call was admitted and its own is not good any more."""
+        """Raise Denied where the keys have changed since the call was admitted and its own is not valid any more."""
         if call.ring is not self.ring:
             self._authorize(route, call)
 
     def start(self, route: Route, call: Call) -> None:
-        """Let an admitted call through to its handler: since its head was read, its key may have been taken away and
-        others may have filled the caps. Raises as `admit` does.
+        """Admit a call to its handler: since its head was read, its key may have been removed and other calls may have
+        filled the caps. Raises as `admit` does.
         """
         if call.ring is not self.ring:
             self._authorize(route, call)
@@ -148,7 +148,7 @@ class Gatekeeper:
         return key
 
     def track(self, call: Call, result: Result) -> Result:
-        """Count what stays open until it is answered or has ended. What was answered at once is not counted."""
+        """Count a result that stays open, until it is answered or has ended. A response at once is not counted."""
         if isinstance(result, Response):
             if result.stream is not None:
                 result.stream = self._counted(call, result.stream)
@@ -161,14 +161,14 @@ class Gatekeeper:
         return _Work(self._then_counted(call, result), result, place)
 
     def _hold(self, call: Call, later: Later[Any]) -> None:
-        """The place of a write is free again once its batch is as durable as it asks for."""
+        """Free the place of a write after its batch is as durable as it asks for."""
         answer = later.answer
         if answer.durability is None or not answer.level:
             return
         try:
             reached = answer.durability.reached(answer.batch, answer.level)
         except Exception:
-            return  # whoever sends the answer meets the same error and tells of it
+            return  # the sender of the answer meets the same error and reports it
         if not reached:
             place = _Place(self.requests, call.key_id)
             answer.durability.wait(answer.batch, answer.level).add_done_callback(place.settled)
@@ -180,7 +180,7 @@ class Gatekeeper:
         return response
 
     async def _while_allowed(self, call: Call, work: Coroutine[Any, Any, Response]) -> Response:
-        """Wait for what a call waits for, as long as its key is good. Raises Denied once it is not."""
+        """Wait for the work of a call while its key is valid. Raises Denied after it is not."""
         if call.ring is not self.ring and call.key not in self.ring.keys:  # before the first step
             raise _taken_away()
         task = asyncio.current_task()
@@ -213,7 +213,7 @@ class Gatekeeper:
 
 
 class _Place:
-    """One of a counted number; free again when told so, or when nobody holds it any more.
+    """One of a counted number of places; freed explicitly, or when the last reference to it is dropped.
 
     The latter covers a coroutine or a stream that was never started because its peer went away first.
     """
@@ -233,7 +233,7 @@ class _Place:
                 del counter[self._name]
 
     def settled(self, future: asyncio.Future[None]) -> None:
-        """What was waited for came or failed; a failure is told by whoever answers, and is looked at here."""
+        """Free the place after a future is done. Its exception is retrieved here, and reported where it is answered."""
         self.free()
         if not future.cancelled():
             future.exception()
@@ -270,7 +270,7 @@ class _Work(Coroutine[Any, Any, Response]):
         return self._outer.throw(*error)
 
     def close(self) -> None:
-        """End it, wherever it is, and free its place."""
+        """End the coroutine at any point, and free its place."""
         self._outer.close()
         self._inner.close()
         if self._place is not None:
@@ -294,7 +294,7 @@ def _at_cap(maximum: int, limit: str) -> Overloaded:
 
 
 def _bearer(request: Request) -> str | None:
-    """The token of an Authorization header; None where there is none or it is of another kind."""
+    """Return the token of an Authorization header; None where there is none or it is of another kind."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() or None if scheme.lower() == "bearer" else None
 

@@ -1,32 +1,27 @@
-"""From a request's bytes to a body that can be believed.
+"""Decoding and validating request bodies.
 
-msgspec checks syntax, types and bounds. What it lets through is looked for here: bytes that are no UTF-8 inside a raw
+msgspec checks syntax, types and bounds. What it does not check is checked here: bytes that are no UTF-8 inside a raw
 slice or an ignored field, numbers beyond a u64, and a field of ours that was given twice (msgspec takes the last one,
-others the first, and a proxy between us may have judged the other). All of it is Invalid; nothing is guessed.
+others the first, and a proxy in between may have judged the other). All of it is Invalid; nothing is guessed.
 """
 
 from __future__ import annotations
 
 import json
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import Annotated, Any, Final, Generic, TypeVar, Union, get_args, get_origin
 
 import msgspec
-from msgspec.structs import force_setattr
 
-from tenure.contract.commands import Command
 from tenure.contract.fields import U64_MAX
-from tenure.contract.names import check_topic_name
 from tenure.errors import Invalid
-from tenure.http.api.app import Call
 from tenure.http.wire.message import Body, Request
 
 __all__ = [
     "U64_MAX",
     "Reader",
-    "addressed",
     "check_media",
     "check_wholes",
     "invalid_body",
@@ -38,11 +33,10 @@ __all__ = [
 _MESSAGE_CHARS_MAX: Final = 300
 
 S = TypeVar("S", bound=msgspec.Struct)
-C = TypeVar("C", bound=Command[Any])
 
 
 class Reader(Generic[S]):
-    """Reads one kind of body. Make one per schema, at import: it is asked on every request.
+    """A decoder of one kind of body. Make one per schema, at import: it is used on every request.
 
     ``optional`` lets an empty body stand for ``{}``.
     """
@@ -58,7 +52,7 @@ class Reader(Generic[S]):
         self._keyed = any(dict in _leaves(field.type) for field in fields)
 
     def read(self, request: Request) -> S:
-        """The body, checked. Raises Invalid, with code ``unsupported_media_type`` for what is not plain JSON."""
+        """Return the decoded body. Raises Invalid, with code ``unsupported_media_type`` for what is not plain JSON."""
         body = request.body
         if not body and self._optional:
             return self._decode(b"{}")
@@ -85,16 +79,8 @@ class Reader(Generic[S]):
             raise Invalid(f"{field} is given twice: give it once", field=field)
 
 
-def addressed(call: Call, read: Callable[[Request], C]) -> C:
-    """Return the command in a request's body, with the topic of its path."""
-    topic = check_topic_name(call.names["topic"])
-    command = read(call.request)
-    force_setattr(command, "topic", topic)
-    return command
-
-
 def check_media(request: Request) -> None:
-    """Raise Invalid unless the body is plain JSON by what its headers say."""
+    """Raise Invalid unless the headers declare the body as plain JSON."""
     headers = request.headers
     if request.body or "content-type" in headers:
         kind = headers.get("content-type", "")
@@ -105,7 +91,7 @@ def check_media(request: Request) -> None:
 
 
 def is_plain_json(body: Body) -> bool:
-    """Whether the bytes are UTF-8; a decoder that keeps raw slices does not look."""
+    """Return whether the bytes are UTF-8; a decoder that keeps raw slices does not check it."""
     if body.isascii():
         return True
     try:
@@ -126,7 +112,7 @@ def check_wholes(value: Any, path: str) -> None:
 
 
 def invalid_body(error: Exception) -> Invalid:
-    """What the caller has to fix, named by its field where it is a field."""
+    """Return the error for a body that could not be decoded; it names the field where there is one."""
     if isinstance(error, RecursionError):
         return Invalid("the body is nested too deeply")
     message = str(error)[:_MESSAGE_CHARS_MAX].encode("utf-8", "replace").decode().replace("`", "")
@@ -151,7 +137,7 @@ def _too_long(field: str) -> Invalid:
 
 
 def struct_names(schema: type[msgspec.Struct]) -> set[str]:
-    """Every field name of ours in a schema, those of nested objects included."""
+    """Return every field name of ours in a schema, those of nested objects included."""
     names = set[str]()
     for field in msgspec.structs.fields(schema):
         names.add(field.encode_name)
@@ -161,10 +147,10 @@ def struct_names(schema: type[msgspec.Struct]) -> set[str]:
 
 
 def twice(body: Body | str, schema: type[msgspec.Struct]) -> str | None:
-    """The first field of ours that a body gives twice, or None. The body is valid JSON of that schema."""
+    """Return the first field of ours that a body gives twice, or None. The body is valid JSON of that schema."""
     text = body if isinstance(body, str) else body.decode()
     try:
-        # Numbers are not looked at, and some would take long or raise: their text is all they are.
+        # Numbers are not needed, and some would take long or raise: replace them by the length of their text.
         pairs = json.loads(text, object_pairs_hook=_Pairs, parse_int=len, parse_float=len)
     except RecursionError as error:
         raise invalid_body(error) from None
@@ -172,7 +158,7 @@ def twice(body: Body | str, schema: type[msgspec.Struct]) -> str | None:
 
 
 class _Pairs(tuple[tuple[str, Any], ...]):
-    """An object as it was written."""
+    """A JSON object as its pairs, in the order of the text."""
 
     __slots__ = ()
 
@@ -198,13 +184,13 @@ def _twice(given: Any, kind: Any, path: str) -> Iterator[str]:
 
 @cache
 def _known(kind: Any) -> tuple[dict[str, Any], Any]:
-    """The fields of ours that an object of this type has, and the type of everything else if it is a mapping."""
+    """Return the fields of ours that an object of this type has, and the type of all others if it is a mapping."""
     fields = [field for struct in _structs(kind) for field in msgspec.structs.fields(struct)]
     return {field.encode_name: field.type for field in fields}, _values_of(kind)
 
 
 def _parts(kind: Any) -> Iterator[Any]:
-    """A type taken apart: unions and annotations and lists to what they hold."""
+    """Yield the parts of a type: the members of unions, annotated types and lists."""
     origin = get_origin(kind)
     if origin is Annotated:
         yield from _parts(get_args(kind)[0])
@@ -222,7 +208,7 @@ def _structs(kind: Any) -> Iterator[type[msgspec.Struct]]:
 
 
 def _values_of(kind: Any) -> Any:
-    """What the values of a mapping are, or None where the type is not a mapping: then only known names count."""
+    """Return the type of a mapping's values, or None where the type is not a mapping: then only known names count."""
     return next((get_args(part)[1] for part in _parts(kind) if get_origin(part) is dict), None)
 
 

@@ -1,4 +1,4 @@
-"""What handlers share: the broker once it is open, the settings, and whether the server is ready."""
+"""The context of handlers: the broker after it is open, the settings, and whether the server is ready."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Context"]
 
 
 class Context:
-    """One server's shared things. The server fills in what comes later: the broker, the metrics, the document.
+    """What the handlers of one server share. The server sets what comes later: the broker, the metrics, the document.
 
     ``draining`` turns readiness off while requests in flight are still answered.
     """
@@ -43,14 +43,14 @@ class Context:
 
     @property
     def broker(self) -> Broker:
-        """The broker; Closed (``not_ready``) while the log is still being replayed."""
+        """The broker. Raises Closed (``not_ready``) while the log is still being replayed."""
         if self._broker is None:
             progress = self.replay.as_dict() if self.replay is not None else {}
             raise Closed("the log is being replayed: try again shortly", code="not_ready", **progress)
         return self._broker
 
-    def opened(self, broker: Broker) -> None:
-        """The replay is done: requests can be served."""
+    def set_broker(self, broker: Broker) -> None:
+        """Set the broker after the replay: requests can be served."""
         self._broker = broker
 
     @property
@@ -63,12 +63,12 @@ class Context:
 
     @property
     def topics_count(self) -> int:
-        """How many topics there are."""
+        """The number of topics."""
         return len(self.broker._state.topics)
 
     @property
     def uptime_ms(self) -> int:
-        """How long this server has been there."""
+        """The time since this server was made, in ms."""
         return int((monotonic() - self._started) * 1000)
 
 

@@ -1,8 +1,8 @@
-"""Which Host and Origin a request may carry.
+"""Checks of Host and Origin, against DNS rebinding and requests of foreign pages.
 
 Without keys the loopback address is all that protects a server, and a browser on the same machine is a way in: a page
-whose name is made to resolve to 127.0.0.1 would be of the same origin as we are (DNS rebinding). So without keys the
-name asked for must be a loopback one. With or without keys, what a browser sends on behalf of another site is refused.
+whose name is made to resolve to 127.0.0.1 would have the same origin as the server (DNS rebinding). So without keys the
+Host must be a loopback name. With or without keys, what a browser sends on behalf of another site is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a bare host name or address (an IPv6 one without brackets) is this machine's loopback."""
+    """Return whether a bare host name or address (an IPv6 one without brackets) is this machine's loopback."""
     name = host.lower().removesuffix(".")
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -40,7 +40,7 @@ def _is_address(host: str) -> bool:
 
 
 def host_of(authority: str) -> str | None:
-    """The host of ``host[:port]``, lower case, without brackets; None where it is no such thing."""
+    """Return the host of ``host[:port]``, lower case, without brackets; None where the text is malformed."""
     if not authority or any(char in authority for char in "/@?#, \t\\"):
         return None
     try:
@@ -52,11 +52,11 @@ def host_of(authority: str) -> str | None:
 
 
 class HostCheck:
-    """Refuses requests that a foreign page made.
+    """The check that refuses requests of foreign pages.
 
     ``allowed`` are further names that ``Host`` and ``Origin`` may have, such as the name a proxy is reached by.
     ``loopback_only`` is for a server without keys; ``addresses`` lets it be asked by any address as well, for one that
-    was told to listen beyond loopback (only a name can be made to resolve to us).
+    listens beyond loopback on purpose (only a name can be made to resolve to this server).
     """
 
     def __init__(self, allowed: Iterable[str] = (), *, loopback_only: bool, addresses: bool = False) -> None:
@@ -66,7 +66,7 @@ class HostCheck:
         self._seen: dict[str, bool] = {}
 
     def check(self, headers: Mapping[str, str], *, navigable: bool) -> None:
-        """Raise Denied where the headers tell of another site. ``navigable``: a link elsewhere may lead here."""
+        """Raise Denied where the headers name another site. ``navigable``: a link on another site may lead here."""
         if "origin" not in headers and "sec-fetch-site" not in headers:  # no browser asks
             if self.loopback_only:
                 self._check_host(headers.get("host", ""))
@@ -100,7 +100,7 @@ class HostCheck:
         return host in self._allowed or is_loopback(host) or (self._addresses and _is_address(host))
 
     def _same(self, origin: str, authority: str) -> bool:
-        """Whether an origin is the one that was asked, by host and port, or has an allowed name."""
+        """Return whether an origin is that of the request, by host and port, or has an allowed name."""
         try:
             parts = urlsplit(origin)
             port, host = parts.port, parts.hostname

@@ -1,7 +1,7 @@
 """API keys: read from text, kept as digests, looked up in constant time.
 
-An entry is ``key[:scopes[:prefixes]]``. A key that stands alone may do everything. Whatever is wrong with an entry, the
-message names its place and never its text: what is malformed is often a key in the wrong column.
+An entry is ``key[:scopes[:prefixes]]``. A key without scopes may do everything. An error about an entry names its place
+and never its text: what is malformed is often a key in the wrong column.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _SALT: Final = secrets.token_bytes(32)
 
 
 class Key(msgspec.Struct, frozen=True):
-    """What a key may do. ``prefixes`` is None where every name is allowed.
+    """The rights of a key. ``prefixes`` is None where every name is allowed.
 
-    ``id`` is for logs and for telling callers apart. It is made with a salt of this process, so it tells nothing about
-    the key, not even a weak one.
+    ``id`` is for logs and for distinguishing callers. It is made with a salt of this process, so it reveals nothing
+    about the key, not even of a weak one.
     """
 
     id: str
@@ -42,7 +42,7 @@ class Key(msgspec.Struct, frozen=True):
     prefixes: tuple[str, ...] | None = None
 
     def allows(self, name: str) -> bool:
-        """Whether a topic or router of this name is within the key's prefixes."""
+        """Return whether a topic or router of this name is within the key's prefixes."""
         return self.prefixes is None or name.startswith(self.prefixes)
 
 
@@ -58,7 +58,7 @@ class KeyRing:
         return bool(self.keys)
 
     def find(self, token: str) -> Key | None:
-        """The key that a caller presented, or None. Every digest is compared, whichever matches."""
+        """Return the key that a caller presented, or None. Every digest is compared, also after a match."""
         digest, found = _digest(token), None
         for key in self.keys:
             if hmac.compare_digest(key.digest, digest):
@@ -67,12 +67,12 @@ class KeyRing:
 
 
 def entries_of_text(text: str) -> list[tuple[str, str]]:
-    """Entries of a comma-separated list, each with the words that name its place."""
+    """Return the entries of a comma-separated list, each with the words that name its place."""
     return [(f"entry {number} of TENURE_API_KEYS", entry) for number, entry in enumerate(text.split(","), 1)]
 
 
 def entries_of_file(path: Path) -> list[tuple[str, str]]:
-    """Entries of a file, one a line; empty lines and lines that start with ``#`` are passed over. Raises Invalid."""
+    """Return the entries of a file, one a line; skip empty lines and those that start with ``#``. Raises Invalid."""
     try:
         with path.open("rb") as file:
             content = file.read(_FILE_BYTES_MAX + 1)
@@ -89,7 +89,7 @@ def entries_of_file(path: Path) -> list[tuple[str, str]]:
 
 
 def parse_keys(entries: Iterable[tuple[str, str]]) -> list[Key]:
-    """Keys from entries with their places. Raises Invalid for the first that is malformed or given twice."""
+    """Parse keys from entries with their places. Raises Invalid for the first that is malformed or given twice."""
     keys: dict[bytes, Key] = {}
     for where, entry in entries:
         key = _parse(entry.strip(), where)

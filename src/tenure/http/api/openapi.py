@@ -102,12 +102,12 @@ _REPLY: Final = {
 
 
 def path_of(pattern: str) -> str:
-    """A route's pattern as OpenAPI writes it."""
+    """Return a route's pattern in the syntax of OpenAPI."""
     return re.sub(r":(\w+)", r"{\1}", pattern)
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:
-    """The whole document for a table of routes."""
+    """Return the whole document for a table of routes."""
     table = list(routes)
     bodies = list({route.body: None for route in table if route.body is not None})
     _, components = msgspec.json.schema_components(bodies, ref_template=_REF)
@@ -141,7 +141,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
 
 
 def _tighten(fields: dict[str, Any]) -> None:
-    """Say of our fields what their types cannot: which names are topics, how a match is written."""
+    """Add to our fields what their types cannot express: which names are topics, how a match is written."""
     for name, schema in fields.items():
         for variant in schema.get("anyOf", [schema]):
             if name in _TOPIC_FIELDS and variant.get("type") == "string":
@@ -193,7 +193,7 @@ def _other_parameters(route: Route) -> list[dict[str, Any]]:
 
 
 def _security(route: Route) -> list[dict[str, list[str]]]:
-    """An empty entry is there because a server without keys asks for none."""
+    """Return the keys that a route takes; the empty entry is there because a server without keys asks for none."""
     if not route.scopes:
         return []
     scopes = sorted(route.scopes)

@@ -1,4 +1,4 @@
-"""What a key with prefixes is shown where a thing of its own names another's: a router's ends, a dead-letter topic.
+"""Names beyond a key's prefixes in what the key may see: the ends of a router, a dead-letter topic, a cycle.
 
 Such names come from an operator whose key reaches both sides. One rule for each: a router is reached by a key that
 reaches its name and both its ends; a dead-letter topic beyond the key is left out of a config; a cycle names the topics
@@ -19,7 +19,7 @@ from tenure.errors import Conflict, Denied
 from tenure.http.api.app import Call
 from tenure.http.api.auth import visible
 
-__all__ = ["check_router", "listed_prefixes", "masked_cycle", "shown_config", "visible_names"]
+__all__ = ["check_router", "listed_prefixes", "mask_cycle", "shown_config", "visible_names"]
 
 
 def check_router(call: Call, router: Router) -> None:
@@ -28,8 +28,8 @@ def check_router(call: Call, router: Router) -> None:
         raise Denied("this router has an end that this key does not reach: use a key that does, or another name")
 
 
-def masked_cycle(call: Call, conflict: Conflict) -> Conflict:
-    """The error of a router that closes a cycle, with null for each topic that the caller's key does not reach."""
+def mask_cycle(call: Call, conflict: Conflict) -> Conflict:
+    """Return the error of a router that closes a cycle, with null for each topic beyond the caller's key."""
     cycle = conflict.detail.get("cycle")
     if cycle is None or all(visible(call, name) for name in cycle):
         return conflict
@@ -48,7 +48,7 @@ def shown_config(call: Call, config: ConfigInfo) -> ConfigInfo:
 
 
 def listed_prefixes(call: Call, prefix: str = "") -> list[str]:
-    """The prefixes under which the names that start with ``prefix`` and are within reach lie, ascending and apart."""
+    """Return the prefixes that cover the names that start with ``prefix`` and are within reach, ascending and apart."""
     if call.key is None or call.key.prefixes is None:
         return [prefix]
     both = (max(prefix, own, key=len) for own in call.key.prefixes if own.startswith(prefix) or prefix.startswith(own))
@@ -62,7 +62,7 @@ def listed_prefixes(call: Call, prefix: str = "") -> list[str]:
 def visible_names(
     broker: Broker, call: Call, *, prefix: str = "", cursor: str | None = None, page: int = 1_000
 ) -> Iterator[str]:
-    """The names of topics that the caller's key reaches, in order, from behind a cursor; Invalid for a corrupt one."""
+    """Yield the names of topics that the caller's key reaches, in order, after a cursor; Invalid for a corrupt one."""
     after_name(cursor)
     for own in listed_prefixes(call, prefix):
         at = cursor

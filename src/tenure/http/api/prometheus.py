@@ -1,4 +1,4 @@
-"""Numbers about a running server, as Prometheus text (0.0.4) or as JSON, both from one list of families.
+"""Metrics of a running server, as Prometheus text (0.0.4) or as JSON, both from one list of families.
 
 Written by hand because it is a page long: a library would keep a second copy of every number in objects of its own.
 """
@@ -37,13 +37,13 @@ class Family(msgspec.Struct):
 
 
 class Traffic:
-    """Requests that were answered, by method, route and class of status. Bounded by the route table."""
+    """Counts of answered requests, by method, route and class of status. Bounded by the route table."""
 
     def __init__(self) -> None:
         self.answered = Counter[tuple[str, str, int]]()
 
     def observe(self, route: Route | None, request: Request, status: int) -> None:
-        """Count one answer; what found no route is counted together."""
+        """Count one answer; requests without a route are counted together."""
         if route is None:
             self.answered["-", "-", status // 100] += 1
         else:
@@ -58,10 +58,10 @@ class Traffic:
 
 
 class Exposition:
-    """Collects everything and answers ``GET /v0/metrics``.
+    """The answer to ``GET /v0/metrics``.
 
-    ``wire`` tells how the connections are. At most ``topics_max`` topics have numbers of their own; how many had none
-    is a number too. A key with prefixes sees its own topics only, and the totals.
+    ``wire`` returns the numbers of the connections. At most ``topics_max`` topics have numbers of their own; how many
+    had none is a number too. A key with prefixes sees its own topics only, and the totals.
     """
 
     def __init__(self, traffic: Traffic, *, wire: Callable[[], Mapping[str, float]], topics_max: int) -> None:
@@ -70,7 +70,7 @@ class Exposition:
         self._topics_max = topics_max
 
     async def answer(self, broker: Broker, call: Call) -> Response:
-        """The page, in the form that the caller accepts."""
+        """Return the page, in the form that the caller accepts."""
         families = [*totals(broker), *(await self._topics(broker, call)), *self._connections(), self.traffic.family()]
         if not wants_json(call.request.headers.get("accept", "")):
             return Response(200, as_text(families).encode(), content_type=TEXT_TYPE)
@@ -111,13 +111,13 @@ class Exposition:
 
 
 def _expired(broker: Broker, name: str) -> int:
-    """How many jobs of a queue ran out of their lease; kept in the state and in no reply of the contract."""
+    """Return how many leases of a queue's jobs expired; the number is in the state and in no reply of the contract."""
     topic = broker._state.find(name)
     return topic.queue.expired if topic is not None and topic.queue is not None else 0
 
 
 def totals(broker: Broker) -> Iterator[Family]:
-    """What the broker counted since it was opened."""
+    """Return the totals of the broker since it was opened."""
     metrics = broker.metrics
     for name, value in metrics.as_dict().items():
         yield Family(
@@ -140,7 +140,7 @@ def _histogram(name: str, about: str, histogram: Histogram) -> Family:
 
 
 def as_text(families: Iterable[Family]) -> str:
-    """The exposition format of Prometheus."""
+    """Return the families in the exposition format of Prometheus."""
     lines = []
     for family in families:
         lines.append(f"# HELP {family.name} {family.help}")
@@ -162,7 +162,7 @@ def _number(value: float) -> str:
 
 
 def _as_json(family: Family) -> Any:
-    """A plain number where there is one only, else samples with their labels."""
+    """Return a plain number where there is one only, else samples with their labels."""
     if len(family.samples) == 1 and not family.samples[0][1]:
         return family.samples[0][2]
     return [
@@ -172,7 +172,7 @@ def _as_json(family: Family) -> Any:
 
 
 def wants_json(accept: str) -> bool:
-    """Whether an Accept header asks for JSON rather than text: it is named, and text is not named with more weight."""
+    """Return whether an Accept header prefers JSON to text: it names JSON, and does not name text with more weight."""
     weights = {"application/json": 0.0, "text/plain": 0.0}
     for part in accept.lower().split(","):
         kind, *parameters = (piece.strip() for piece in part.split(";"))

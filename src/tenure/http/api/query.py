@@ -1,4 +1,4 @@
-"""Query parameters, as strict as bodies: unknown ones are ignored, ours are what they should be or Invalid."""
+"""Query parameters, checked as strictly as bodies: unknown ones are ignored, malformed ones of ours are Invalid."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FLAGS: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
 class Query:
-    """The parameters of one request. A parameter given twice, or that is no UTF-8, is Invalid once it is asked for."""
+    """The parameters of one request. A parameter given twice, or that is no UTF-8, is Invalid when it is read."""
 
     __slots__ = ("_given",)
 
@@ -32,7 +32,7 @@ class Query:
                 self._given.append((name, value))
 
     def text(self, name: str) -> str | None:
-        """A parameter as text, or None where it is not given."""
+        """Return a parameter as text, or None where it is not given."""
         found = [value for given, value in self._given if _plain(given, name)]
         if not found:
             return None
@@ -44,7 +44,7 @@ class Query:
             raise Invalid(f"{name} is not valid UTF-8", field=name) from None
 
     def whole(self, name: str, default: int) -> int:
-        """A parameter as a u64."""
+        """Return a parameter as a u64, or the default where it is not given."""
         text = self.text(name)
         if text is None:
             return default
@@ -53,11 +53,11 @@ class Query:
         raise Invalid(f"{name} must be a whole number from 0 to {_U64_MAX}; got {describe_value(text)}", field=name)
 
     def whole_or_none(self, name: str) -> int | None:
-        """A parameter as a u64, or None where it is not given."""
+        """Return a parameter as a u64, or None where it is not given."""
         return None if self.text(name) is None else self.whole(name, 0)
 
     def flag(self, name: str, default: bool) -> bool:
-        """A parameter as true or false; 1 and 0 are taken too."""
+        """Return a parameter as true or false; 1 and 0 are taken too."""
         text = self.text(name)
         if text is None:
             return default

@@ -1,34 +1,25 @@
 """Replies about jobs and leases as bytes.
 
-A claim of a thousand jobs is the longest answer there is, so it is put together with one format per job; ``data`` and
-``meta`` go in as they lie in the log. Names of topics and lease ids need no escaping: what may stand in them is plain.
+A claim of a thousand jobs is the longest answer there is, so it is built with one format per job; ``data`` and ``meta``
+are copied as they are in the log. Names of topics and lease ids need no escaping: only plain characters are allowed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
 
-from tenure.broker.answer import Answer
 from tenure.contract.records import Stored
-from tenure.contract.replies import Extended, Grant, Redriven, Settled
-from tenure.http.api.render import Stopwatch, encode, performance, reply
+from tenure.contract.replies import Extended, Grant, Settled
+from tenure.http.api.app import Call
+from tenure.http.api.render import encode, performance
 from tenure.http.streams.sse import field
-from tenure.http.wire.message import Later, Request, Response
+from tenure.http.wire.message import Request, Response
 
-__all__ = ["claimed", "extended", "job_frames", "redriven", "settled", "when_durable"]
-
-T = TypeVar("T")
+__all__ = ["job_frames", "render_claim", "render_extended", "render_settled"]
 
 
-def when_durable(request: Request, answer: Answer[T], render: Callable[[Request, T, float], Response]) -> Later[T]:
-    """Answer once the write is durable; ``render`` also gets how long a sync kept the answer waiting, in ms."""
-    watch = Stopwatch(answer)
-    return Later(answer, lambda reply: render(request, reply, watch.fsync_ms))
-
-
-def claimed(request: Request, claim: Grant) -> Response:
-    """The jobs of a claim."""
+def render_claim(request: Request, claim: Grant) -> Response:
+    """Render the jobs of a claim."""
     return Response(
         200,
         b'{"topic":"%b","claimed":[%b],"count":%d,"ready":%d,"lease_id":%b,'
@@ -45,7 +36,7 @@ def claimed(request: Request, claim: Grant) -> Response:
 
 
 def job_frames(claim: Grant) -> list[bytes]:
-    """The jobs of a claim as events of a work stream."""
+    """Return the jobs of a claim as events of a work stream."""
     bodies = _jobs(claim, b'{"topic":"%b",' % claim.topic.encode())
     return [
         b"id: %d\nevent: job\ndata: %b\n\n" % (job.seq, field(body))
@@ -54,7 +45,7 @@ def job_frames(claim: Grant) -> list[bytes]:
 
 
 def _jobs(claim: Grant, opening: bytes) -> list[bytes]:
-    """Each job as an object that starts with ``opening``."""
+    """Return each job as an object that starts with ``opening``."""
     lease = b'"lease_id":null,"deadline":null'
     if claim.lease_id is not None:
         lease = b'"lease_id":"%b","deadline":%d' % (claim.lease_id.encode(), claim.deadline)
@@ -80,10 +71,10 @@ def _job(claim: Grant, job: Stored, opening: bytes, lease: bytes) -> bytes:
     )
 
 
-def settled(verb: bytes) -> Callable[[Request, Settled, float], Response]:
-    """How an ack or a nack is answered; ``verb`` names the count."""
+def render_settled(verb: bytes) -> Callable[[Call, Settled, float], Response]:
+    """Return a function that renders the answer to an ack or a nack; ``verb`` names the count."""
 
-    def render(request: Request, answered: Settled, fsync_ms: float) -> Response:
+    def render(call: Call, answered: Settled, fsync_ms: float) -> Response:
         return Response(
             200,
             b'{"topic":"%b","%b":%d,"skipped":%b,"ready":%d,"in_flight":%d,%b}'
@@ -94,15 +85,15 @@ def settled(verb: bytes) -> Callable[[Request, Settled, float], Response]:
                 encode(answered.skipped) if answered.skipped else b"[]",
                 answered.ready,
                 answered.in_flight,
-                performance(request, fsync_ms),
+                performance(call.request, fsync_ms),
             ),
         )
 
     return render
 
 
-def extended(request: Request, answered: Extended, fsync_ms: float) -> Response:
-    """The new deadlines, by seq as a string."""
+def render_extended(call: Call, answered: Extended, fsync_ms: float) -> Response:
+    """Render the new deadlines, by seq as a string."""
     return Response(
         200,
         b'{"topic":"%b","extended":%d,"skipped":%b,"deadlines":{%b},%b}'
@@ -111,11 +102,6 @@ def extended(request: Request, answered: Extended, fsync_ms: float) -> Response:
             len(answered.deadlines),
             encode(answered.skipped),
             b",".join([b'"%d":%d' % pair for pair in answered.deadlines.items()]),
-            performance(request, fsync_ms),
+            performance(call.request, fsync_ms),
         ),
     )
-
-
-def redriven(request: Request, answered: Redriven, fsync_ms: float) -> Response:
-    """How many dead letters went back to work, and where to."""
-    return reply(request, answered, fsync_ms=fsync_ms)

@@ -1,4 +1,4 @@
-"""Replies as bytes. ``data`` and ``meta`` are spliced in as they were given, never parsed and never encoded again."""
+"""Rendering of replies as bytes. ``data`` and ``meta`` are copied as they were given, never parsed or encoded again."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from tenure.broker.answer import Answer
 from tenure.contract.records import Stored
 from tenure.contract.replies import Tombstone
 from tenure.core.level import Level
+from tenure.http.api.app import Call
 from tenure.http.wire.message import Request, Response
 
-__all__ = ["Stopwatch", "encode", "gap_text", "performance", "record", "reply"]
+__all__ = ["Stopwatch", "as_fields", "encode", "gap_text", "performance", "record", "reply"]
 
 encode: Final = msgspec.json.Encoder().encode
 """A value of ours as JSON: names, numbers, configs. Never ``data`` or ``meta``."""
 
 
 class Stopwatch:
-    """How long an answer waited for its sync: 0.0 where none gated it. Start it when the broker has answered."""
+    """The time that an answer waited for its sync: 0.0 where it needed none. Start it when the broker has answered."""
 
     __slots__ = ("_gated", "_started")
 
@@ -34,27 +35,28 @@ class Stopwatch:
 
 
 def performance(request: Request, fsync_ms: float | None = None) -> bytes:
-    """The member that every body ends with; ``fsync_ms`` belongs to writes."""
+    """Return the member that every body ends with; ``fsync_ms`` belongs to writes."""
     if fsync_ms is None:
         return b'"performance":{"server_total_ms":%.3f}' % request.elapsed_ms
     return b'"performance":{"server_total_ms":%.3f,"fsync_ms":%.3f}' % (request.elapsed_ms, fsync_ms)
 
 
 def reply(
-    request: Request,
-    answered: msgspec.Struct | dict[str, Any],
-    *,
-    status: int = 200,
-    fsync_ms: float | None = None,
+    request: Request, fields: dict[str, Any] | msgspec.Struct, *, status: int = 200, fsync_ms: float | None = None
 ) -> Response:
-    """Return a response with a reply or with other values of ours, ``performance`` added."""
-    body = encode(answered)
-    head = body[:-1] + b"," if len(body) > 2 else b"{"
+    """Make a response from values of ours, ``performance`` added."""
+    body = encode(fields)
+    head = body[:-1] + b"," if fields else b"{"
     return Response(status, head + performance(request, fsync_ms) + b"}")
 
 
+def as_fields(call: Call, answered: msgspec.Struct, fsync_ms: float) -> Response:
+    """Render a reply whose fields are those of the response."""
+    return reply(call.request, answered, fsync_ms=fsync_ms)
+
+
 def record(stored: Stored, *, tags: bool = True, meta: bool = True, data: bool = True) -> bytes:
-    """A record as a reader sees it: what is absent is left out, not null."""
+    """Render a record for a reader: an absent field is left out, not null."""
     out = b'{"$seq":%d,"$ts":%d' % (stored.seq, stored.ts)
     if stored.node is not None:
         out += b',"$node":' + encode(stored.node)

@@ -1,13 +1,13 @@
 """Shares: how much one key may use up of the limits that all keys share.
 
-The broker knows no keys, and what it keeps outlives them, so nothing durable says whose a topic is. It need not:
+The broker knows no keys, and its data outlives them, so nothing durable records the owner of a topic. It need not:
 
-- **A key with prefixes** holds what lies under its prefixes, whoever put it there. That can be counted at any time,
-  also after a restart, and keys of one tenant have one share together.
-- **A key without prefixes** reaches every name, so it holds what it put there itself since the server started.
+- **A key with prefixes** holds everything under its prefixes, also what other keys created there. That can be counted
+  at any time, also after a restart, and keys of one tenant have one share together.
+- **A key without prefixes** reaches every name, so it holds what it created itself since the server started.
 
-Each tally is a number that is never too low: taking adds one, and only where it has reached the share is it counted
-again, at most once a second. So a call costs a look at a number. A server with one key has no shares.
+Each tally is a number that is never too low: taking adds one, and only when it reaches the share is it counted again,
+at most once a second. So a call costs one comparison. A server with one key has no shares.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Tally:
         self._counted_s = float("-inf")
 
     def take(self, name: str) -> bool:
-        """Count one more thing under a name; False, and nothing is counted, where the share is used up."""
+        """Count one more thing under a name; return False, and count nothing, where the share is used up."""
         if self._held is None:
             if self._total() < self.most:
                 return True
@@ -74,7 +74,7 @@ class Tally:
         return True
 
     def _count(self) -> None:
-        """Count what is there now. Of what a name holds, a key without prefixes holds no more than it took."""
+        """Count what exists now. Of what is under a name, a key without prefixes holds no more than it took."""
         self._counted_s = self._now_s()
         if self._names is not None:
             self._held = sum(map(self._alive, self._names()))
@@ -84,7 +84,7 @@ class Tally:
 
 
 class KeyShare(Share):
-    """The share of one key, as the broker asks for it. Every method raises Overloaded where it is used up."""
+    """The share of one key, for the broker. Every method raises Overloaded where the share is used up."""
 
     __slots__ = ("_keys", "_percent", "_routers", "_topics", "key")
 
@@ -122,15 +122,15 @@ class KeyShare(Share):
         )
 
     def take_topic(self, name: str) -> None:
-        """A topic of this name is about to be created."""
+        """Count a topic of this name that is about to be created."""
         self._take(self._topics, name, "engine.topics_max", "topics: delete some first")
 
     def take_router(self, name: str) -> None:
-        """A router of this name is about to be created."""
+        """Count a router of this name that is about to be created."""
         self._take(self._routers, name, "engine.routers_max", "routers: delete some first")
 
     def take_key(self, topic: str) -> None:
-        """A topic is about to remember one more idempotency key."""
+        """Count one more idempotency key that a topic is about to remember."""
         advice = "idempotency keys: send the same request once some have passed, or shorten idempotency_window_ms"
         self._take(self._keys, topic, "engine.idempotency_keys_max", advice)
 
@@ -140,7 +140,7 @@ class KeyShare(Share):
 
 
 class Shares:
-    """The shares of all keys. ``several`` says whether there is more than one key: one alone shares with nobody."""
+    """The shares of all keys. ``several`` returns whether there is more than one key: a single one has no limit."""
 
     def __init__(
         self, settings: ServerSettings, *, several: Callable[[], bool], now_s: Callable[[], float] = monotonic
@@ -151,7 +151,7 @@ class Shares:
         self._by_key: dict[str, KeyShare] = {}
 
     def of(self, key: Key, broker: Broker) -> KeyShare | None:
-        """The share of a key, or None where it has no limit."""
+        """Return the share of a key, or None where it has no limit."""
         if not self._settings.key_share_percent or not self._several():
             return None
         share = self._by_key.get(key.id)
@@ -160,20 +160,20 @@ class Shares:
         return share
 
     def keep(self, keys: Iterable[Key]) -> None:
-        """Drop what was counted for other keys than these, and for those of other prefixes than before."""
+        """Drop the tallies of other keys than these, and of those with other prefixes than before."""
         kept = set(keys)
         self._by_key = {key_id: share for key_id, share in self._by_key.items() if share.key in kept}
 
 
 def share_of(context: Context, call: Call) -> KeyShare | None:
-    """The share of the caller's key, or None where it has no limit."""
+    """Return the share of the caller's key, or None where it has no limit."""
     if call.key is None or context.shares is None:
         return None
     return context.shares.of(call.key, context.broker)
 
 
 def share_used_up(most: int, advice: str, *, percent: int, of: str) -> Overloaded:
-    """The error of a key that holds its share of a limit, with what to do about it."""
+    """Return the error of a key that has used up its share of a limit, with what to do about it."""
     return Overloaded(
         f"this key holds its share of {most} {advice}", limit="key_share_percent", max=percent, share=most, of=of
     )

@@ -1,8 +1,8 @@
 """The body of an append: the one that must be fast, and the one that carries what is not ours.
 
 A body of moderate size is decoded whole, once. Where its records have nothing but ``data`` they become plain bytes,
-which is all the log wants. Large bodies are read in steps (`append_scan`), and so is whatever decoding it whole does
-not settle: a field that may be given twice, half a surrogate pair, much that may be nested deeply, bad JSON.
+which is all the log wants. Large bodies are read in steps (`scan`), and so is a body that decoding it whole does not
+settle: a field that may be given twice, half a surrogate pair, much that may be nested deeply, bad JSON.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _read_whole(body: Body, records_max: int) -> Append | None:
         return None
     check_count(len(parsed.records), records_max)
     datas = [bytes(record.data) for record in parsed.records]
-    if not _says_no_more(body, parsed) or not _are_shallow(datas):
+    if not _is_all_parsed(body, parsed) or not _are_shallow(datas):
         return None
     if parsed.config is not None:
         check_wholes(parsed.config, "config")
@@ -70,10 +70,10 @@ def _decode(body: Body) -> PlainBody | AppendBody:
         return _decode_full(body)
 
 
-def _says_no_more(body: Body, parsed: AppendBody | PlainBody) -> bool:
-    """Whether the body says nothing beside what was understood: nothing twice, nothing unknown.
+def _is_all_parsed(body: Body, parsed: AppendBody | PlainBody) -> bool:
+    """Return whether the body has nothing beside what was parsed: nothing twice, nothing unknown.
 
-    What was understood, written as short as JSON allows, is then as long as the body. That settles it for what most
+    What was parsed, written as short as JSON allows, is then as long as the body. That settles it for what most
     encoders write, with spaces or without.
     """
     shortest = _encode(parsed)
@@ -85,7 +85,7 @@ def _squeeze(text: Body) -> Body:
 
 
 def _are_shallow(datas: list[bytes]) -> bool:
-    """Whether nothing is nested too deeply, as far as that is seen at little cost."""
+    """Return whether nothing is nested too deeply, by a cheap test that may also return False for shallow values."""
     if max(map(len, datas), default=0) <= 2 * DEPTH_MAX:
         return True
     left = _DEPTH_BYTES_MAX

@@ -1,4 +1,4 @@
-"""How deep a JSON value is nested, in one pass at the speed of C and in slices.
+"""Measuring the nesting depth of a JSON value, in one pass at the speed of C and in slices.
 
 A loop over a million brackets in Python takes a twentieth of a second, so brackets are looked at eight at a time. What
 eight of them do to the depth is two numbers: how far it rises among them (the peak), and where it is after them (the
@@ -25,7 +25,7 @@ Step = tuple[int, int]
 
 
 class DepthMeter:
-    """Measures valid JSON that it is given slice by slice; ``peak`` is the deepest nesting so far."""
+    """The depth of valid JSON that is fed slice by slice; ``peak`` is the deepest nesting so far."""
 
     __slots__ = ("_depth", "_held", "_in_string", "peak")
 

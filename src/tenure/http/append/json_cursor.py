@@ -37,7 +37,7 @@ class CutOff(Malformed):
 
 
 class Cursor:
-    """A place in JSON text, always at a token: white space behind a token is passed over with it."""
+    """A place in JSON text, always at a token: white space after a token is passed over with it."""
 
     __slots__ = ("_view", "at", "text")
 
@@ -48,7 +48,7 @@ class Cursor:
         self._pass_space()
 
     def is_at(self, token: bytes) -> bool:
-        """Whether this one-byte token comes next."""
+        """Return whether this one-byte token comes next."""
         return self.text.startswith(token, self.at)
 
     def take(self, token: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Long work on the loop, in short turns."""
+"""Long work on the event loop, in short turns."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 class Turns:
-    """Lets one piece of long work run per turn of the loop, for ``turn_ms`` and the step that it is at; all in order.
+    """A queue of long work: one piece of it runs per turn of the loop, for ``turn_ms`` and the step that it is at.
 
-    However much long work there is, everything else on the loop waits for one turn of it and no more. A request that
-    waits for the disk needs several turns of the loop: while ``pressed`` says that there is one, long work rests for as
+    Everything else on the loop waits for one turn of long work and no more, for any amount of it. A request that waits
+    for the disk needs several turns of the loop: while ``pressed`` returns that there is one, long work rests for as
     long as it has worked.
     """
 

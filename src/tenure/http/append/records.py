@@ -37,7 +37,7 @@ def decode_records(
     joined = b"[%b]" % b",".join(texts)
     parsed = _decode(joined, first)
     yield
-    if not _says_no_more(joined, parsed):
+    if not _is_all_parsed(joined, parsed):
         for index, (text, record) in enumerate(zip(texts, parsed, strict=True), first):
             _check_fields_size(text, record, index=index, limits=limits)
             yield from _check_twice(text, index=index, limits=limits)
@@ -64,8 +64,8 @@ def _decode(joined: bytes, first: int) -> Sequence[PlainRecord | RecordBody]:
         raise invalid_body(msgspec.ValidationError(message)) from None
 
 
-def _says_no_more(joined: bytes, parsed: Sequence[PlainRecord | RecordBody]) -> bool:
-    """Whether the text says nothing beside what was understood: it is as long as JSON makes that, but for spaces."""
+def _is_all_parsed(joined: bytes, parsed: Sequence[PlainRecord | RecordBody]) -> bool:
+    """Return whether the text has nothing beside what was parsed: it is as long as JSON makes that, but for spaces."""
     shortest = _encode(parsed)
     return len(shortest) == len(joined) or len(_squeeze(shortest)) == len(_squeeze(joined))
 

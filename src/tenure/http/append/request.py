@@ -1,4 +1,4 @@
-"""What an append asks for, as it comes out of its body; and the limits of that body."""
+"""The request of an append, decoded from its body; and the limits of that body."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEPTH_MAX: Final = 512
 
 
 class AppendLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one append may be. See the settings of the same names."""
+    """The limits of one append. See the settings of the same names."""
 
     records_max: int
     record_bytes_max: int
@@ -50,7 +50,7 @@ class PlainBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Append(msgspec.Struct, frozen=True, gc=False):
-    """What an append asks for, its records as the broker takes them."""
+    """A decoded append, its records as the broker takes them."""
 
     records: list[bytes | Record]
     body: AppendBody | PlainBody

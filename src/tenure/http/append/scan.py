@@ -2,7 +2,7 @@
 
 The records are found one after the other without building anything, then decoded some at a time. What is outside of
 them, and what a record has beside ``data`` and ``meta``, is bounded, so that it can be looked through for fields given
-twice. No step takes longer than its share of the loop, whatever the body holds; the sum of them grows with its length.
+twice. No step takes longer than its share of the loop, for any content; the sum of them grows with the body's length.
 
 Half a surrogate pair is legal inside ``data`` and refused by the decoder: it is written differently while its record
 is decoded, and put back afterwards.
@@ -37,7 +37,7 @@ _decode_rest = msgspec.json.Decoder(AppendBody).decode
 
 
 class AppendScan:
-    """Reads one body."""
+    """The steps that read one body."""
 
     __slots__ = (
         "_body",
@@ -231,7 +231,7 @@ class AppendScan:
 
 
 def _check_utf8(body: Body) -> Iterator[None]:
-    """Raise Invalid unless the bytes are UTF-8; a decoder that keeps raw slices does not look."""
+    """Raise Invalid unless the bytes are UTF-8; a decoder that keeps raw slices does not check it."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     pending = decoder.getstate
     try:

@@ -1,4 +1,4 @@
-"""The console's page and its files. Open to everybody: they hold no secret, and what they ask for needs a key."""
+"""The console's page and its files. Open to all callers: they hold no secret, and the requests they make need a key."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["ROUTES"]
 
 
 def page(context: Context, call: Call) -> Response:
-    """The page itself."""
+    """Send the page itself."""
     return _send(call, INDEX)
 
 
 def file(context: Context, call: Call) -> Response:
-    """One of its scripts, styles or drawings."""
+    """Send one of its scripts, styles or drawings."""
     return _send(call, "/".join(name for part in ("folder", "file") if (name := call.names.get(part)) is not None))
 
 

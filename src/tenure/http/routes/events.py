@@ -1,4 +1,4 @@
-"""GET …/events: the life of a topic's jobs as it happens."""
+"""GET …/events: lifecycle events of a topic's jobs as they happen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ROUTES"]
 
 
 def events(context: Context, call: Call) -> Response:
-    """Lifecycle rows from now on, or from behind the one that Last-Event-ID names while it is kept."""
+    """Stream lifecycle rows from now on, or after the one that Last-Event-ID names while it is kept."""
     request, topic = call.request, check_topic_name(call.names["topic"])
     sse.check_accept(request)
     context.broker.topic(topic, touch=False)
@@ -38,7 +38,7 @@ def events(context: Context, call: Call) -> Response:
                     async with asyncio.timeout(streams.heartbeat_ms / 1000):
                         await place.arrival.wait()
                 except TimeoutError:
-                    context.broker.topic(topic, touch=False)  # gone by now? then that is the last word
+                    context.broker.topic(topic, touch=False)  # NotFound ends the stream where the topic was deleted
                     await send(sse.HEARTBEAT)
         finally:
             place.close()

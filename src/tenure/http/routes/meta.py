@@ -1,4 +1,4 @@
-"""About the server itself: health, readiness, metrics, what a key may do, the contract as a document."""
+"""Routes about the server itself: health, readiness, metrics, the rights of a key, the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ _VERSION: Final = version("tenure")
 
 
 def health(context: Context, call: Call) -> Response:
-    """The process answers; that is all it says."""
+    """Report that the process answers, and nothing more."""
     return reply(call.request, Health("ok", _VERSION, context.uptime_ms))
 
 
 def ready(context: Context, call: Call) -> Response:
-    """Whether requests are served: not while the log is replayed or the server drains, nor after the disk failed."""
+    """Report whether requests are served: not while the log is replayed or the server drains, nor after the disk
+    failed.
+    """
     try:
         topics = context.topics_count
         failed = context.broker.failed
@@ -39,7 +41,7 @@ def ready(context: Context, call: Call) -> Response:
 
 
 def _not_ready(context: Context, call: Call, error: Closed) -> Response:
-    """The error of every other route, with what a prober looks for beside it."""
+    """Return the error of every other route, with the fields that a prober looks for."""
     response = error_response(error, call.request)
     status = encode("draining" if context.draining else "failed" if context.is_open else "replaying")
     response.body = b'{"status":%b,"wal_replay_complete":%b,' % (status, encode(context.is_open)) + response.body[1:]
@@ -47,21 +49,21 @@ def _not_ready(context: Context, call: Call, error: Closed) -> Response:
 
 
 def metrics(context: Context, call: Call) -> Coroutine[Any, Any, Response]:
-    """Numbers about the server, as Prometheus text unless Accept asks for JSON."""
+    """Report metrics of the server, as Prometheus text unless Accept asks for JSON."""
     if context.exposition is None:
         raise NotFound("no metrics are kept here")
     return context.exposition.answer(context.broker, call)
 
 
 def key(context: Context, call: Call) -> Response:
-    """What the caller's key may do; without keys everybody may do everything."""
+    """Report what the caller's key may do; without keys every caller may do everything."""
     if call.key is None:
         return reply(call.request, {"keys": False, "scopes": sorted(SCOPES), "prefixes": None})
     return reply(call.request, {"keys": True, "scopes": sorted(call.key.scopes), "prefixes": call.key.prefixes})
 
 
 def openapi(context: Context, call: Call) -> Response:
-    """The contract as OpenAPI 3.1."""
+    """Send the contract as OpenAPI 3.1."""
     if context.openapi is None:
         raise NotFound("no document is served here")
     return Response(200, context.openapi())

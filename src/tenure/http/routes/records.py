@@ -1,4 +1,4 @@
-"""Records: append, read, delete."""
+"""Routes of records: append, read, delete."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any, Final
 
 from tenure.broker.broker import Broker
+from tenure.contract import commands
 from tenure.contract.bodies import AppendBody, DiffBody
-from tenure.contract.commands import DeleteRecords
 from tenure.contract.config_body import config_fields
 from tenure.contract.names import check_topic_name
-from tenure.contract.replies import DeletedRecords, Difference, Produced
+from tenure.contract.replies import Difference, Produced
 from tenure.errors import Conflict, Denied, Indeterminate, NotFound
 from tenure.http.api.app import Call, Route
 from tenure.http.api.auth import check_name, may_configure
-from tenure.http.api.body import Reader, addressed
+from tenure.http.api.body import Reader
+from tenure.http.api.command import command
 from tenure.http.api.context import Context
 from tenure.http.api.query import Query
-from tenure.http.api.render import Stopwatch, gap_text, performance, record, reply
+from tenure.http.api.render import Stopwatch, as_fields, gap_text, performance, record
 from tenure.http.api.shares import share_of
 from tenure.http.append.body import read_append
 from tenure.http.append.long_work import finish
@@ -31,7 +32,6 @@ _AT_ONCE_BYTES_MAX: Final = 16 * 1024
 """A body that needs a closer look is read at once up to this size."""
 
 _diff = Reader(DiffBody, optional=True)
-_delete = Reader(DeleteRecords, optional=True)
 
 
 def append(context: Context, call: Call) -> Result:
@@ -65,9 +65,9 @@ def _produce(
     may_create = body.config is None or may_configure(call)
     key = body.idempotency_key
     try:
-        answer = context.broker.produce(
-            call.names["topic"],
-            given.records,
+        produce = commands.Append(
+            topic=call.names["topic"],
+            records=given.records,
             node=body.node,
             idempotency_key=key if key is not None else request.headers.get("idempotency-key"),
             client_id=body.client_id,
@@ -76,6 +76,7 @@ def _produce(
             config=None if body.config is None else config_fields(body.config),
             share=share_of(context, call),
         )
+        answer = context.broker.run(produce)
     except NotFound:
         if may_create or not body.create:
             raise
@@ -97,7 +98,7 @@ def _no_admin(topic: str) -> Denied:
 
 
 async def _refuse_once_durable(broker: Broker, topic: str, conflict: Conflict) -> Response:
-    """Raise the conflict of a client's last append once that append is durable: its caller takes the seqs for success,
+    """Raise the conflict of a client's last append after that append is durable: its caller takes the seqs for success,
     so a repeat waits as the first copy does (fault 26).
     """
     info = broker.topic(topic, touch=False)
@@ -124,27 +125,17 @@ def _produced(request: Request, produced: Produced, *, with_seqs: bool, fsync_ms
 
 def diff(context: Context, call: Call) -> Response | Coroutine[Any, Any, Response]:
     """Read records above a seq; with ``wait_ms``, wait for one to come."""
-    body = _diff.read(call.request)
-    reading = context.broker.diff(
-        call.names["topic"], from_seq=body.from_seq, limit=body.limit, node=body.node, wait_ms=body.wait_ms
-    )
-    if body.wait_ms:
+    body, topic = _diff.read(call.request), call.names["topic"]
+    from_seq, limit, node, wait_ms = body.from_seq, body.limit, body.node, body.wait_ms
+    if wait_ms:
+        reading = context.broker.diff(topic, from_seq=from_seq, limit=limit, node=node, wait_ms=wait_ms)
         return _waited(call.request, reading, body)
-    return _difference(call.request, _result(reading), body)
+    found = context.broker.run(commands.Diff(topic=topic, from_seq=from_seq, limit=limit, node=node)).reply
+    return _difference(call.request, found, body)
 
 
 async def _waited(request: Request, reading: Awaitable[Difference], body: DiffBody) -> Response:
     return _difference(request, await reading, body)
-
-
-def _result(reading: Awaitable[Difference]) -> Difference:
-    """What a read without a wait found: it is there already, and no task is needed to fetch it."""
-    try:
-        reading.__await__().send(None)
-    except StopIteration as done:
-        found: Difference = done.value
-        return found
-    raise AssertionError("a read that may not wait did")
 
 
 def _difference(request: Request, found: Difference, body: DiffBody) -> Response:
@@ -167,17 +158,10 @@ def _difference(request: Request, found: Difference, body: DiffBody) -> Response
     )
 
 
-def delete(context: Context, call: Call) -> Later[DeletedRecords]:
-    """Remove records for good."""
-    request = call.request
-    answer = context.broker.run(addressed(call, _delete.read))
-    watch = Stopwatch(answer)
-    return Later(answer, lambda deletion: reply(request, deletion, fsync_ms=watch.fsync_ms))
-
-
+_delete = command(commands.DeleteRecords, as_fields, optional=True)
 _TOPIC = "/v0/topics/:topic"
 ROUTES = [
     Route("POST", _TOPIC, append, frozenset({"write"}), AppendBody, "Append records", bulk=True),
     Route("POST", f"{_TOPIC}/diff", diff, frozenset({"read"}), DiffBody, "Read records"),
-    Route("POST", f"{_TOPIC}/delete", delete, frozenset({"delete"}), DeleteRecords, "Delete records"),
+    Route("POST", f"{_TOPIC}/delete", _delete, frozenset({"delete"}), commands.DeleteRecords, "Delete records"),
 ]

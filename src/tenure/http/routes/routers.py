@@ -1,4 +1,4 @@
-"""Routers: put, look, list, delete."""
+"""Routes of routers: put, get, list, delete."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from tenure.contract.commands import PutRouter, RouterFields
+from tenure.contract.commands import DeleteRouter, PutRouter, RouterFields
 from tenure.core.state.router import Router
 from tenure.errors import Conflict, NotFound
 from tenure.http.api.app import Call, Route
 from tenure.http.api.auth import check_name, visible
 from tenure.http.api.body import Reader
+from tenure.http.api.command import built
 from tenure.http.api.context import Context
-from tenure.http.api.prefixes import check_router, masked_cycle
+from tenure.http.api.prefixes import check_router, mask_cycle
 from tenure.http.api.query import Query
-from tenure.http.api.render import Stopwatch, reply
+from tenure.http.api.render import reply
 from tenure.http.api.shares import share_of
-from tenure.http.wire.message import Later, Response
+from tenure.http.wire.message import Response, Result
 
 __all__ = ["ROUTES"]
 
@@ -26,37 +27,40 @@ _PAGE_SIZE = 100
 _router = Reader(RouterFields)
 
 
-def put_router(context: Context, call: Call) -> Later[tuple[Router, bool]]:
-    """Create or replace a router."""
-    request = call.request
-    body = _router.read(request)
+def put_router(context: Context, call: Call) -> Result:
+    """Create or replace a router. A cycle that it would close is reported without names beyond the caller's key."""
+    try:
+        return _put(context, call)
+    except Conflict as conflict:
+        raise mask_cycle(call, conflict) from None
+
+
+def _build_put(context: Context, call: Call) -> PutRouter:
+    body = _router.read(call.request)
     check_name(call, body.source)
     check_name(call, body.dest)
     _check_known(context, call)
-    try:
-        command = PutRouter(router=call.names["r"], share=share_of(context, call), **asdict(body))
-        answer = context.broker.run(command)
-    except Conflict as conflict:
-        raise masked_cycle(call, conflict) from None
-    watch = Stopwatch(answer)
+    return PutRouter(router=call.names["r"], share=share_of(context, call), **asdict(body))
 
-    def render(answered: tuple[Router, bool]) -> Response:
-        router, created = answered
-        fields = {"created": created, **router_fields(router)}
-        return reply(request, fields, status=201 if created else 200, fsync_ms=watch.fsync_ms)
 
-    return Later(answer, render)
+def _render_put(call: Call, answered: tuple[Router, bool], fsync_ms: float) -> Response:
+    router, created = answered
+    fields = {"created": created, **router_fields(router)}
+    return reply(call.request, fields, status=201 if created else 200, fsync_ms=fsync_ms)
+
+
+_put = built(_build_put, _render_put)
 
 
 def get_router(context: Context, call: Call) -> Response:
-    """One router, as it stands now."""
+    """Return one router, as it is now."""
     router = context.broker.router(call.names["r"])
     check_router(call, router)
     return reply(call.request, router_fields(router))
 
 
 def list_routers(context: Context, call: Call) -> Response:
-    """Routers by name, those that the caller may see at both ends."""
+    """List routers by name, those that the caller may see at both ends."""
     query = Query(call.request)
     size = min(query.whole("page_size", _PAGE_SIZE), context.settings.engine.page_max) or 1
     prefix, source, dest = query.text("prefix") or "", query.text("source"), query.text("dest")
@@ -74,23 +78,24 @@ def list_routers(context: Context, call: Call) -> Response:
     return reply(call.request, fields)
 
 
-def delete_router(context: Context, call: Call) -> Later[bool]:
-    """Remove a router."""
-    request, name = call.request, call.names["r"]
+def delete_router(context: Context, call: Call) -> DeleteRouter:
+    """Build the command that removes a router."""
     _check_known(context, call)
-    answer = context.broker.delete_router(name)
-    watch = Stopwatch(answer)
-    return Later(answer, lambda deleted: reply(request, {"router": name, "deleted": deleted}, fsync_ms=watch.fsync_ms))
+    return DeleteRouter(router=call.names["r"])
+
+
+def _deleted(call: Call, deleted: bool, fsync_ms: float) -> Response:
+    return reply(call.request, {"router": call.names["r"], "deleted": deleted}, fsync_ms=fsync_ms)
 
 
 def _check_known(context: Context, call: Call) -> None:
-    """Raise Denied where a router of this name is there already and beyond the caller's key."""
+    """Raise Denied where a router of this name exists and is beyond the caller's key."""
     with suppress(NotFound):
         check_router(call, context.broker.router(call.names["r"]))
 
 
 def router_fields(router: Router) -> dict[str, Any]:
-    """A router as the wire shows it."""
+    """Return the fields of a router on the wire."""
     return {
         "router": router.name,
         "source": router.source,
@@ -110,5 +115,5 @@ ROUTES = [
     Route("GET", "/v0/routers", list_routers, frozenset({"read"}), summary="List routers"),
     Route("PUT", _ROUTER, put_router, frozenset({"admin"}), RouterFields, "Create or replace a router"),
     Route("GET", _ROUTER, get_router, frozenset({"read"}), summary="A router's fields and counts"),
-    Route("DELETE", _ROUTER, delete_router, frozenset({"delete"}), summary="Remove a router"),
+    Route("DELETE", _ROUTER, built(delete_router, _deleted), frozenset({"delete"}), summary="Remove a router"),
 ]

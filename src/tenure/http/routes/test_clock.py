@@ -1,4 +1,4 @@
-"""Moving time from outside; served only where ``--test-clock`` was given."""
+"""The route that advances the clock, for tests; served only with ``--test-clock``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TEN_YEARS_MS = 10 * 366 * 86_400_000
 
 
 class AdvanceBody(msgspec.Struct, frozen=True):
-    """How much time passes at once."""
+    """The body of the request: by how many ms to advance."""
 
     ms: Annotated[int, msgspec.Meta(ge=0, le=_TEN_YEARS_MS)]
 
@@ -27,10 +27,10 @@ _READER = Reader(AdvanceBody)
 
 
 def routes(clock: OffsetClock) -> list[Route]:
-    """The route that moves this clock."""
+    """Return the route that moves this clock."""
 
     def advance(_: object, call: Call) -> Response:
-        """Let time pass, on the wall and in the log together; whoever waits for time is woken before the answer."""
+        """Advance wall time and log time together; alarms that are due by then ring before the answer."""
         clock.advance(_READER.read(call.request).ms)
         return reply(call.request, {"now_ms": clock.wall_ms(), "offset_ms": clock.offset_ms})
 

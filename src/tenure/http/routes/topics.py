@@ -1,4 +1,4 @@
-"""Topics as such: put, patch, look, list, delete."""
+"""Routes of topics: put, patch, get, list, delete."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ from typing import Any
 
 import msgspec
 
+from tenure.contract import replies
+from tenure.contract.commands import DeleteTopic, PatchTopic, PutTopic
 from tenure.contract.config_body import ConfigBody, PatchBody, config_fields
-from tenure.contract.replies import DeletedTopic, Distribution, PutTopic, QueueMeters, TopicInfo
+from tenure.contract.replies import DeletedTopic, Distribution, QueueMeters, TopicInfo
 from tenure.core.paging import cursor_of
 from tenure.http.api.app import Call, Route
 from tenure.http.api.auth import check_name, visible
 from tenure.http.api.body import Reader
+from tenure.http.api.command import built
 from tenure.http.api.context import Context
 from tenure.http.api.prefixes import shown_config, visible_names
 from tenure.http.api.query import Query
-from tenure.http.api.render import Stopwatch, reply
+from tenure.http.api.render import reply
 from tenure.http.api.shares import share_of
-from tenure.http.wire.message import Later, Response
+from tenure.http.wire.message import Response
 
 __all__ = ["ROUTES"]
 
@@ -29,47 +32,43 @@ _config = Reader(ConfigBody, optional=True)
 _patch = Reader(PatchBody)
 
 
-def put_topic(context: Context, call: Call) -> Later[tuple[TopicInfo, bool]]:
-    """Create a topic or replace its config."""
-    request = call.request
-    config = _config.read(request)
+def put_topic(context: Context, call: Call) -> PutTopic:
+    """Build the command that creates a topic or replaces its config."""
+    config = _config.read(call.request)
     if config.dead_letter is not None:
         check_name(call, config.dead_letter)
-    answer = context.broker.put_topic(call.names["topic"], config_fields(config), share=share_of(context, call))
-    watch = Stopwatch(answer)
-
-    def render(answered: tuple[TopicInfo, bool]) -> Response:
-        info, created = answered
-        put = PutTopic(info.topic, info.type, created, shown_config(call, info.config))
-        return reply(request, put, status=201 if created else 200, fsync_ms=watch.fsync_ms)
-
-    return Later(answer, render)
+    return PutTopic(topic=call.names["topic"], config=config_fields(config), share=share_of(context, call))
 
 
-def patch_topic(context: Context, call: Call) -> Later[TopicInfo]:
-    """Change the named fields of a topic's config."""
-    request = call.request
-    config = _patch.read(request)
+def _put(call: Call, answered: tuple[TopicInfo, bool], fsync_ms: float) -> Response:
+    return _configured(call, *answered, fsync_ms=fsync_ms)
+
+
+def patch_topic(_: Context, call: Call) -> PatchTopic:
+    """Build the command that changes the named fields of a topic's config."""
+    config = _patch.read(call.request)
     if isinstance(config.dead_letter, str):
         check_name(call, config.dead_letter)
-    answer = context.broker.patch_topic(call.names["topic"], config_fields(config))
-    watch = Stopwatch(answer)
+    return PatchTopic(topic=call.names["topic"], config=config_fields(config))
 
-    def render(info: TopicInfo) -> Response:
-        put = PutTopic(info.topic, info.type, False, shown_config(call, info.config))
-        return reply(request, put, fsync_ms=watch.fsync_ms)
 
-    return Later(answer, render)
+def _patched(call: Call, info: TopicInfo, fsync_ms: float) -> Response:
+    return _configured(call, info, False, fsync_ms=fsync_ms)
+
+
+def _configured(call: Call, info: TopicInfo, created: bool, *, fsync_ms: float) -> Response:
+    put = replies.PutTopic(info.topic, info.type, created, shown_config(call, info.config))
+    return reply(call.request, put, status=201 if created else 200, fsync_ms=fsync_ms)
 
 
 def get_topic(context: Context, call: Call) -> Response:
-    """A topic's state and config."""
+    """Return a topic's state and config."""
     touch = Query(call.request).flag("touch", True)
     return reply(call.request, topic_fields(call, context.broker.topic(call.names["topic"], touch=touch)))
 
 
 def list_topics(context: Context, call: Call) -> Response:
-    """Topics by name, those that the caller may see."""
+    """List topics by name, those that the caller may see."""
     query = Query(call.request)
     size = min(query.whole("page_size", _PAGE_SIZE), context.settings.engine.page_max) or 1
     prefix, contains, cursor = query.text("prefix") or "", query.text("contains") or "", query.text("cursor")
@@ -88,7 +87,7 @@ def list_topics(context: Context, call: Call) -> Response:
         for about in fields["topics"]:
             if "queue" in about:
                 about["meters"] = _brief(broker.meters(about["topic"]))
-    if more:  # given out behind a name that the caller may see: it says nothing about others
+    if more:  # it continues after a name that the caller may see, so it reveals no other
         fields["next_cursor"] = cursor_of(last)
     return reply(call.request, fields)
 
@@ -104,22 +103,21 @@ def _brief(meters: QueueMeters) -> dict[str, Any]:
     return fields
 
 
-def delete_topic(context: Context, call: Call) -> Later[tuple[bool, list[str]]]:
-    """Delete a topic with its records and the routers at either end; refused where the key does not reach them all."""
-    request, name = call.request, call.names["topic"]
-    if_empty = Query(request).flag("if_empty", False)
-    answer = context.broker.delete_topic(name, if_empty=if_empty, reaches=lambda one: visible(call, one))
-    watch = Stopwatch(answer)
+def delete_topic(_: Context, call: Call) -> DeleteTopic:
+    """Build the command that deletes a topic with its records and the routers at either end; the broker refuses it
+    where the key does not reach them all.
+    """
+    if_empty = Query(call.request).flag("if_empty", False)
+    return DeleteTopic(topic=call.names["topic"], if_empty=if_empty, reaches=lambda name: visible(call, name))
 
-    def render(answered: tuple[bool, list[str]]) -> Response:
-        deleted, routers = answered
-        return reply(request, DeletedTopic(name, deleted, routers), fsync_ms=watch.fsync_ms)
 
-    return Later(answer, render)
+def _deleted(call: Call, answered: tuple[bool, list[str]], fsync_ms: float) -> Response:
+    deleted, routers = answered
+    return reply(call.request, DeletedTopic(call.names["topic"], deleted, routers), fsync_ms=fsync_ms)
 
 
 def topic_fields(call: Call, info: TopicInfo) -> dict[str, Any]:
-    """A topic as the wire shows it: ``queue`` only where it is one, no name that the caller's key does not reach."""
+    """Return the fields of a topic on the wire: ``queue`` only for a queue, no name beyond the caller's key."""
     fields = msgspec.structs.asdict(info)
     fields["config"] = shown_config(call, info.config)
     if info.queue is None:
@@ -127,11 +125,12 @@ def topic_fields(call: Call, info: TopicInfo) -> dict[str, Any]:
     return fields
 
 
+_READ, _ADMIN, _DELETE = frozenset({"read"}), frozenset({"admin"}), frozenset({"delete"})
 _TOPIC = "/v0/topics/:topic"
 ROUTES = [
-    Route("GET", "/v0/topics", list_topics, frozenset({"read"}), summary="List topics"),
-    Route("PUT", _TOPIC, put_topic, frozenset({"admin"}), ConfigBody, "Create a topic or replace its config"),
-    Route("PATCH", _TOPIC, patch_topic, frozenset({"admin"}), PatchBody, "Change some fields of a topic's config"),
-    Route("GET", _TOPIC, get_topic, frozenset({"read"}), summary="A topic's state and config"),
-    Route("DELETE", _TOPIC, delete_topic, frozenset({"delete"}), summary="Delete a topic"),
+    Route("GET", "/v0/topics", list_topics, _READ, summary="List topics"),
+    Route("PUT", _TOPIC, built(put_topic, _put), _ADMIN, ConfigBody, "Create a topic or replace its config"),
+    Route("PATCH", _TOPIC, built(patch_topic, _patched), _ADMIN, PatchBody, "Change some fields of a topic's config"),
+    Route("GET", _TOPIC, get_topic, _READ, summary="A topic's state and config"),
+    Route("DELETE", _TOPIC, built(delete_topic, _deleted), _DELETE, summary="Delete a topic"),
 ]

@@ -87,7 +87,7 @@ def _following(body: WatchBody, heartbeat_ms: int) -> Following:
 
 
 def follow(context: Context, call: Call) -> Response:
-    """Open the stream of a session, where it was left or where Last-Event-ID goes back to."""
+    """Open the stream of a session, from where it was left or from where Last-Event-ID goes back to."""
     request, sessions = call.request, streams_of(context).sessions
     sse.check_accept(request)
     session = sessions.find(call.names["wid"], owner=call.key_id)

@@ -1,4 +1,4 @@
-"""GET …/work: jobs leased and pushed to one connection, given back the moment it is gone.
+"""GET …/work: jobs leased and pushed to one connection, given back when it is gone.
 
 DELETE …/work ends the streams of a node and leaves their jobs with it, so that a worker can stop taking and still
 finish what it began.
@@ -25,7 +25,7 @@ __all__ = ["ROUTES"]
 
 
 def work(context: Context, call: Call) -> Response:
-    """Open a work stream. What can be refused is refused here; nothing is leased before the peer listens."""
+    """Open a work stream. Raises every refusal before the stream starts; nothing is leased before the peer reads."""
     request, topic, query = call.request, check_topic_name(call.names["topic"]), Query(call.request)
     sse.check_accept(request)
     node, max_count, lease_ms = query.text("node"), query.whole("max", 1), query.whole_or_none("lease_ms")
@@ -41,7 +41,7 @@ def work(context: Context, call: Call) -> Response:
         try:
             await _push(send, jobs, heartbeat_ms=heartbeat_ms)
         except NotFound:
-            _check_queue(context.broker, topic)  # a log of that name by now: that is what the worker should hear
+            _check_queue(context.broker, topic)  # a log of that name by now: then Conflict is the error to report
             raise
         finally:
             jobs.close()
@@ -81,7 +81,7 @@ async def _push(send: Send, jobs: WorkStream, *, heartbeat_ms: int) -> None:
         return
     finally:
         if not pending.cancel() and not pending.cancelled():
-            pending.exception()  # looked at, so that nobody reports it as lost
+            pending.exception()  # retrieved, so that the loop does not log it as lost
 
 
 ROUTES = [

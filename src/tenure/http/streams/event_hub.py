@@ -1,9 +1,9 @@
-"""The life of jobs, as many follow it: one subscription to the broker, and a bounded piece of the past.
+"""The hub of lifecycle events: one subscription to the broker for all readers, and a bounded backlog.
 
-Rows are encoded once and kept for whoever reads, so a reader has a place in them and no buffer of its own (fault 33).
-One that comes back with the id of the last row it saw goes on behind it; where that is no longer kept, it is told of a
-gap (fault 32). The past is kept in memory only: it begins when somebody first follows, ends a while after nobody does,
-and does not survive a restart.
+Rows are encoded once and kept for all readers, so a reader has a place in them and no buffer of its own (fault 33). A
+reader that comes back with the id of the last row it saw continues after it; where that row is no longer kept, it gets
+a gap (fault 32). The backlog is in memory only: it begins with the first reader, ends a while after the last one has
+gone, and does not survive a restart.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Row(msgspec.Struct, frozen=True, gc=False):
     other: str | None = None
 
     def shown(self, reaches: Reaches) -> bytes:
-        """The row for a reader, without the name of a topic that it does not reach."""
+        """Return the row for a reader, without the name of a topic that it does not reach."""
         if self.other is None or reaches(self.other):
             return self.data
         kept = {name: value for name, value in msgspec.json.decode(self.data).items() if name not in _OTHERS}
@@ -53,7 +53,7 @@ class _Row(msgspec.Struct, frozen=True, gc=False):
 
 class Hub:
     """Every row of the recent past, numbered; ``backlog_bytes_max`` bounds it, ``linger_s`` is how long it is kept
-    once nobody reads.
+    after the last reader has gone.
     """
 
     def __init__(self, broker: Broker, *, backlog_bytes_max: int = 8 << 20, linger_s: float = 60) -> None:
@@ -77,15 +77,15 @@ class Hub:
         return self._next - len(self._rows)
 
     def open(self, topic: str, *, after: int | None = None, reaches: Reaches = lambda name: True) -> Place:
-        """Follow a topic from now on, or from behind a row. ``reaches`` tells which other topics may be named."""
+        """Follow a topic from now on, or after a row. ``reaches`` says which other topics may be named."""
         self._start()
         place = Place(self, topic, position=self._next if after is None else after + 1, reaches=reaches)
         self._places.setdefault(topic, set()).add(place)
         return place
 
     def mark(self) -> str:
-        """The id of the newest row: whoever looks at the broker now and follows from behind it misses nothing and
-        hears nothing twice. Call it in the same turn as the look.
+        """Return the id of the newest row: a caller that reads the broker's state now and follows after this row misses
+        nothing and gets nothing twice. Call it in the same turn of the loop as the read.
         """
         self._start()
         assert self._subscription is not None
@@ -95,22 +95,22 @@ class Hub:
         return self.row_id(self._next - 1).decode()
 
     def number_of(self, last_id: str) -> int:
-        """The number of the row of that id, -1 for one of another life. Raises Invalid for an id that is none."""
+        """Return the number of the row of an id, -1 for one of an earlier backlog. Raises Invalid for any other."""
         life, dash, number = last_id.partition("-")
         if not dash or not life or not (number.isascii() and number.isdigit()) or len(number) > 18:
             raise Invalid("this Last-Event-ID was on no row: leave it out", field="last-event-id")
         return int(number) if life == self._life and int(number) < self._next else -1
 
     def gap(self, topic: str, reason: str, *, number: int) -> bytes:
-        """What a reader is told in the place of rows that are not kept, up to and with that number."""
+        """Return the frame that stands for rows which are not kept any more, up to and with that number."""
         return sse.frame(_GAP, encode({"topic": topic, "reason": reason}), event_id=self.row_id(number))
 
     def row_id(self, number: int) -> bytes:
-        """The id of a row."""
+        """Return the id of a row."""
         return b"%b%d" % (self._prefix, number)
 
     def close(self, place: Place) -> None:
-        """A reader is gone; the last one leaves the rows behind for a while."""
+        """Remove a reader; after the last one the rows are kept for a while."""
         places = self._places.get(place.topic, set())
         places.discard(place)
         if not places:
@@ -118,12 +118,12 @@ class Hub:
         self._rest()
 
     def _rest(self) -> None:
-        """Where nobody reads, keep the rows for a while and then let go."""
+        """Keep the rows for a while where there is no reader, then drop them."""
         if not self._places and self._pumping is not None and self._stop is None:
             self._stop = asyncio.get_running_loop().call_later(self._linger_s, self._end)
 
     def take(self, topic: str, position: int, *, reaches: Reaches) -> tuple[list[bytes], int]:
-        """Frames of a topic from a position on, and the position behind them."""
+        """Return the frames of a topic from a position on, and the position after them."""
         frames: list[bytes] = []
         while position < self._next and len(frames) < _TAKE_ROWS:
             row = self._rows[position - self._next]
@@ -143,7 +143,7 @@ class Hub:
             self._pumping = asyncio.ensure_future(self._pump(self._subscription))
 
     def _end(self) -> None:
-        """Nobody came back: let the past go, so that the engine need not tell."""
+        """Drop the backlog and the subscription, because no reader came back: the engine need not report any more."""
         self._stop = None
         if self._pumping is not None and self._subscription is not None:
             self._pumping.cancel()
@@ -151,7 +151,7 @@ class Hub:
         self._pumping = self._subscription = None
         self._rows.clear()
         self._bytes = 0
-        self._next += 1  # so that whoever comes back with an older id finds a gap
+        self._next += 1  # so that a reader that comes back with an older id finds a gap
 
     async def _pump(self, subscription: Subscription) -> None:
         while True:
@@ -198,7 +198,7 @@ class Place:
         self._reaches = reaches
 
     def take(self) -> list[bytes]:
-        """What has come since the last call, as frames; a gap comes first. Raises Closed once the broker is."""
+        """Return what has come since the last call, as frames; a gap comes first. Raises Closed after the broker is."""
         frames: list[bytes] = []
         if self._position < self._hub.first:
             reason = "restarted" if self._position <= 0 else "overrun"

@@ -1,4 +1,4 @@
-"""What the streams of one server share: watch sessions, the hub of lifecycle events, how often a quiet stream beats."""
+"""What the streams of one server share: watch sessions, the hub of lifecycle events, the heartbeat interval."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Streams:
 
 
 def streams_of(context: Context) -> Streams:
-    """The streams of a server."""
+    """Return the streams of a server."""
     streams = context.extras.get(_NAME)
     if not isinstance(streams, Streams):
         streams = context.extras[_NAME] = Streams(context)

@@ -1,11 +1,11 @@
-"""Server-sent events: frames, headers, and waiting that keeps the line warm.
+"""Server-sent events: frames, headers, and waiting with heartbeats.
 
-A stream writes only through ``send``, which returns once there is room for more: so nothing is kept for a slow reader
-beyond what it is being given (fault 33). A peer that went away without a word is found by the next heartbeat that
-cannot be delivered: after one heartbeat interval plus the socket's own time-out (fault 31).
+A stream writes only through ``send``, which returns when there is room for more: so nothing is kept for a slow reader
+beyond what it is being given (fault 33). A peer that went away silently is found by the next heartbeat that cannot be
+delivered: after one heartbeat interval plus the socket's own time-out (fault 31).
 
 ``retry: 2000`` is the contract's. A browser comes back exactly after that, which after a restart means all of them
-together; a client that can should add up to as much again by chance (fault 36).
+together; a client that can should add a random wait of up to as much again (fault 36).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def check_accept(request: Request) -> None:
     """Raise Invalid (406) unless the caller's Accept names an event stream.
 
     A range such as ``*/*`` is not enough, nor is no Accept at all: a prober, a link preview or a plain curl sends that,
-    and a work stream leases jobs to whoever opens it.
+    and a work stream leases jobs to every caller that opens it.
     """
     for choice in request.headers.get("accept", "").split(",", _CHOICES_MAX)[:_CHOICES_MAX]:
         kind, *parameters = (part.strip().lower() for part in choice.split(";"))
@@ -65,20 +65,20 @@ def check_accept(request: Request) -> None:
 
 
 def _is_zero(parameter: str) -> bool:
-    """Whether a parameter of an Accept says: not this one."""
+    """Return whether a parameter of an Accept excludes its media type (``q=0``)."""
     name, _, value = parameter.partition("=")
     return name.strip() == "q" and value.strip() in ("0", "0.", "0.0", "0.00", "0.000")
 
 
 def stream_response(request: Request, stream: Stream) -> Response:
-    """The answer that a stream is. Errors on the way become a last ``error`` frame; HEAD gets the headers alone."""
+    """Return the response of a stream. An error on the way becomes a last ``error`` frame; HEAD gets headers alone."""
 
     async def run(send: Send) -> None:
         try:
             await stream(send)
         except TenureError as error:
             await send(error_frame(error, request))
-        except OSError:  # the peer is gone, or too slow: there is nobody to tell
+        except OSError:  # the peer is gone, or too slow: no error frame can reach it
             raise
         except Exception:
             log.exception("a stream failed", extra={"path_length": len(request.path)})
@@ -90,13 +90,13 @@ def stream_response(request: Request, stream: Stream) -> Response:
 
 
 def field(data: bytes) -> bytes:
-    """``data`` as a value of one frame. JSON may be laid out over lines; each one gets a ``data:`` of its own, and the
-    reader puts them together again.
+    """Return ``data`` as the value of one frame. Where the JSON has several lines, each gets a ``data:`` of its own,
+    and the reader joins them again.
 
-    The standard joins them with LF, whatever stood between them. That is the same JSON, because a line end in it is
-    white space; but what was put must come back to the byte. So where a CR is among the line ends, a field
-    ``line-ends`` names each of them by a letter: n (LF), r (CR) or c (CRLF). Other readers ignore a field that they do
-    not know.
+    The standard joins them with LF, also where another line end stood between them. That is the same JSON, because a
+    line end in it is white space; but what was put must come back to the byte. So where a CR is among the line ends, a
+    field ``line-ends`` names each of them by a letter: n (LF), r (CR) or c (CRLF). Other readers ignore an unknown
+    field.
     """
     if b"\r" not in data:
         return data.replace(b"\n", b"\ndata: ") if b"\n" in data else data
@@ -105,14 +105,14 @@ def field(data: bytes) -> bytes:
 
 
 def frame(event: bytes, data: bytes, *, event_id: bytes | None = None) -> bytes:
-    """One event."""
+    """Return one event as bytes."""
     if event_id is None:
         return b"event: %b\ndata: %b\n\n" % (event, field(data))
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (event_id, event, field(data))
 
 
 def error_frame(error: TenureError, request: Request, **more: Any) -> bytes:
-    """An ``error`` event: ``code`` is the status that the same error has as an answer."""
+    """Return an ``error`` event: ``code`` is the status that the same error has as a response."""
     said = {"code": error_response(error, request).status, "error": error.code, "message": error.message}
     if error.detail:
         said["detail"] = error.detail
@@ -136,9 +136,9 @@ async def send_in_pieces(send: Send, frames: list[bytes]) -> None:
 async def wait_beating(
     send: Send, pending: asyncio.Future[T], *, heartbeat_ms: int, heartbeat: Callable[[], bytes] = lambda: HEARTBEAT
 ) -> T:
-    """Wait for ``pending``, sending a heartbeat each time that nothing has come for ``heartbeat_ms``.
+    """Wait for ``pending``, and send a heartbeat each time that nothing has come for ``heartbeat_ms``.
 
-    Whoever sends what came starts the next wait anew, so a heartbeat never follows close on something real.
+    The caller sends what came and then waits again, so a heartbeat never follows an event closely.
     """
     while not pending.done():
         await asyncio.wait((pending,), timeout=heartbeat_ms / 1000)

@@ -1,8 +1,8 @@
-"""Watch sessions: what a reader follows, and how far it has come on each topic.
+"""Watch sessions: what a reader follows, and its cursor on each topic.
 
 A session outlives its connection, so that a reader comes back to where it was. Its id is a secret of 128 random bits
-and opens only for the key that made it (fault 47). Sessions that nobody reads are forgotten after a while; that is
-looked after whenever one is made or opened, and never by a timer.
+and opens only for the key that made it (fault 47). Sessions without a reader are forgotten after a while; that is
+checked when one is made or opened, and never by a timer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _decode_map = msgspec.json.Decoder(dict[str, int]).decode
 
 
 class Following(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reader wants to see, and how."""
+    """The options of a watch: what the reader wants, and in which form."""
 
     nodes: Collection[str] | None
     limit: int
@@ -41,7 +41,7 @@ class Session:
     """One reader's place: the last seq that was handed over, by topic.
 
     ``reader`` is the stream that serves it now. A later stream takes its place, because the earlier one is most often
-    a connection whose end nobody has noticed yet.
+    a connection whose end the server has not noticed yet.
     """
 
     __slots__ = ("cursors", "following", "idle_since", "owner", "reader", "streams", "wid")
@@ -77,12 +77,12 @@ class Sessions:
         return len(self._open) + len(self._idle)
 
     def owned(self, owner: str) -> int:
-        """How many sessions one owner has."""
+        """Return how many sessions one owner has."""
         self._forget_idle()
         return self._owners[owner]
 
     def create(self, *, owner: str, following: Following, cursors: dict[str, int]) -> Session:
-        """Begin a session. Raises Overloaded at the limit (0: none)."""
+        """Create a session. Raises Overloaded at the limit (0: none)."""
         self._forget_idle()
         if 0 < self._sessions_max <= len(self):
             raise Overloaded(
@@ -98,7 +98,7 @@ class Sessions:
         return session
 
     def find(self, wid: str, *, owner: str) -> Session:
-        """The session of that id. Raises NotFound where it is not or no longer there, Denied for another's key."""
+        """Return the session of an id. Raises NotFound for an unknown or forgotten one, Denied for another's key."""
         self._forget_idle()
         session = self._open.get(wid) or self._idle.get(wid)
         if session is None:
@@ -108,13 +108,13 @@ class Sessions:
         return session
 
     def attach(self, session: Session) -> None:
-        """A stream serves it: it is not forgotten while that lasts."""
+        """Keep a session while a stream serves it."""
         session.streams += 1
         self._idle.pop(session.wid, None)
         self._open[session.wid] = session
 
     def detach(self, session: Session) -> None:
-        """A stream has ended."""
+        """Let a session become idle after its stream has ended."""
         session.streams -= 1
         if not session.streams:
             del self._open[session.wid]
@@ -125,7 +125,7 @@ class Sessions:
         self._idle[session.wid] = session
 
     def _forget_idle(self) -> None:
-        """Let go of what nobody has read for too long; the longest idle come first."""
+        """Forget sessions that have been idle for too long; the longest idle come first."""
         horizon = self._now_s() - self.ttl_ms / 1000
         while self._idle:
             wid, session = next(iter(self._idle.items()))
@@ -138,12 +138,12 @@ class Sessions:
 
 
 def encode_cursors(cursors: dict[str, int]) -> bytes:
-    """The id of a frame: where the reader is on every topic once it has seen it."""
+    """Return the id of a frame: the cursors of the reader on every topic after it has seen the frame."""
     return urlsafe_b64encode(msgspec.json.encode(cursors)).rstrip(b"=")
 
 
 def decode_cursors(text: str) -> dict[str, int]:
-    """What a Last-Event-ID says. Raises Invalid for one that no frame carried."""
+    """Return the cursors in a Last-Event-ID. Raises Invalid for one that no frame carried."""
     try:
         raw = b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         cursors = _decode_map(raw)

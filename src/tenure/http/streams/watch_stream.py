@@ -2,8 +2,8 @@
 
 A topic that is behind is read a batch at a time, and sent before anything more is read: a slow reader costs the server
 one batch, and gets larger ones (fault 33). A topic that is at its head has one waiter on the broker and costs nothing
-until something comes. What the reader has been given is noted in the session only after it was taken, so coming back
-repeats or continues and never skips (fault 32).
+until something comes. The cursor in the session moves only after the reader has taken the frame, so coming back repeats
+or continues and never skips (fault 32).
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ class Follower:
         self._following: Following = session.following
         self._send = send
         self._loop = asyncio.get_running_loop()
-        self._said_at = self._loop.time()
+        self._sent_at_s = self._loop.time()
         self._due = deque(session.cursors)
         self._waiting: dict[str, asyncio.Future[object]] = {}
         self._arrival = asyncio.Event()
         self._live: set[str] = set()
         self._gone: set[str] = set()
-        self._gaps_told: dict[str, int] = {}
+        self._gaps_sent: dict[str, int] = {}
         self._synced_at: dict[str, int] = {}
         self._error: BaseException | None = None
         self._replaced = False
 
     def replace(self) -> None:
-        """Another connection reads the session now: stop."""
+        """Stop, because another connection reads the session now."""
         self._replaced = True
         self._arrival.set()
 
     async def run(self) -> None:
-        """Serve until the reader is gone or another one takes its place. Raises what the broker does, if it closes."""
+        """Serve until the reader is gone or another one takes its place. Raises Closed after the broker is."""
         try:
-            await self._say(sse.RETRY)
+            await self._send_bytes(sse.RETRY)
             while not self._replaced:
                 if self._error is not None:
                     raise self._error
@@ -69,23 +69,23 @@ class Follower:
             for waiter in self._waiting.values():
                 waiter.cancel()
 
-    async def _say(self, data: bytes) -> None:
+    async def _send_bytes(self, data: bytes) -> None:
         await self._send(data)
-        self._said_at = self._loop.time()
+        self._sent_at_s = self._loop.time()
 
     async def _rest(self) -> None:
-        """Wait until something is due; a heartbeat goes out only when nothing else has for so long."""
+        """Wait until a topic is due; send a heartbeat when nothing else was sent for its interval."""
         self._arrival.clear()
         try:
-            async with asyncio.timeout_at(self._said_at + self._following.heartbeat_ms / 1000):
+            async with asyncio.timeout_at(self._sent_at_s + self._following.heartbeat_ms / 1000):
                 await self._arrival.wait()
         except TimeoutError:
-            await self._say(b": hb %d\n\n" % (time.time_ns() // 1_000_000))
+            await self._send_bytes(b": hb %d\n\n" % (time.time_ns() // 1_000_000))
 
     # One topic's turn
 
     async def _serve(self, name: str) -> None:
-        """Hand over a batch of one topic; come back to it if there is more, else let it wait."""
+        """Send a batch of one topic; queue the topic again if there is more, else wait for more."""
         cursor = self._session.cursors.get(name)
         if cursor is None:
             return
@@ -100,19 +100,19 @@ class Follower:
             elif not self._replaced:
                 self._wait_for_more(name, cursor)
         except NotFound:
-            await self._tell_deleted(name, cursor)
+            await self._send_deleted(name, cursor)
         except Corrupt as error:
-            await self._tell_damage(name, error)
+            await self._send_damage(name, error)
 
     async def _hand_over(self, name: str, found: Difference, cursor: int) -> int:
-        """Send what was found; returns where the reader then is."""
+        """Send what was found; return the cursor of the reader after it."""
         records, reached, head = found.records, found.next_from_seq, found.head_seq
         if self._following.strong:
             durable = self._broker.topic(name, touch=False).durable_seq
             records = [stored for stored in records if stored.seq <= durable]
             reached, head = min(reached, durable), min(head, durable)
         if found.tombstone is not None:
-            cursor = await self._tell_gap(name, found.tombstone, cursor, records[0].seq - 1 if records else reached)
+            cursor = await self._send_gap(name, found.tombstone, cursor, records[0].seq - 1 if records else reached)
         reached = max(reached, cursor)
         head = max(head, reached)
         for batch, last in _batches(records, self._following.batch_bytes_max):
@@ -144,19 +144,19 @@ class Follower:
             head_seq,
         )
 
-    async def _tell_gap(self, name: str, gap: Tombstone, cursor: int, onward: int) -> int:
-        """Tell of loss, once. Behind the frame the cursor stands before the first record that is left."""
+    async def _send_gap(self, name: str, gap: Tombstone, cursor: int, onward: int) -> int:
+        """Send a gap frame, once. After it the cursor is before the first record that is left."""
         recreated = gap.reason == "recreated"
-        if not recreated and gap.gap_to <= self._gaps_told.get(name, 0):
+        if not recreated and gap.gap_to <= self._gaps_sent.get(name, 0):
             return cursor
-        self._gaps_told[name] = 0 if recreated else gap.gap_to
+        self._gaps_sent[name] = 0 if recreated else gap.gap_to
         self._live.discard(name)
         cursor = onward if recreated else max(min(gap.gap_to, onward), cursor)
         await self._emit(name, b"tombstone", gap_text(gap, topic=name), cursor=cursor)
         return cursor
 
-    async def _tell_damage(self, name: str, error: Corrupt) -> None:
-        """Tell which records cannot be read, and go on behind them."""
+    async def _send_damage(self, name: str, error: Corrupt) -> None:
+        """Send which records cannot be read, and continue after them."""
         first, last = error.detail["first_seq"], error.detail["last_seq"]
         info = self._broker.topic(name, touch=False)
         gap = Tombstone(first, last, "unreadable", last - first + 1, info.earliest_seq, info.head_seq)
@@ -164,19 +164,19 @@ class Follower:
         await self._emit(name, b"tombstone", gap_text(gap, topic=name), cursor=last)
         self._due.append(name)
 
-    async def _tell_deleted(self, name: str, cursor: int) -> None:
-        """The topic is gone, for good as far as this session goes; the others go on."""
+    async def _send_deleted(self, name: str, cursor: int) -> None:
+        """Send that a topic was deleted; this session drops it for good and goes on with the others."""
         self._gone.add(name)
         frame_id = encode_cursors(self._session.cursors)
         said = encode({"topic": name, "head_seq": cursor, "reason": "deleted"})
-        await self._say(sse.frame(b"topic-deleted", said, event_id=frame_id))
+        await self._send_bytes(sse.frame(b"topic-deleted", said, event_id=frame_id))
         if not self._replaced:
             self._session.cursors.pop(name, None)
 
     async def _emit(self, name: str, event: bytes, data: bytes, *, cursor: int) -> None:
-        """Send one frame; once it is taken, the reader has come as far as its id says."""
+        """Send one frame; after it is taken, move the cursors to those of its id."""
         frame_id = encode_cursors(self._session.cursors | {name: cursor})
-        await self._say(sse.frame(event, data, event_id=frame_id))
+        await self._send_bytes(sse.frame(event, data, event_id=frame_id))
         self._move(name, cursor)
 
     def _move(self, name: str, cursor: int) -> None:
@@ -186,7 +186,7 @@ class Follower:
     # Waiting
 
     def _wait_for_more(self, name: str, cursor: int) -> None:
-        """Have the broker wake us: when a record comes, or, where one came that is not durable yet, when it is.
+        """Wait at the broker for a record to come, or, where one came that is not durable yet, for it to be.
 
         One record is asked for, so that what comes while a slow reader is being served takes no room.
         """
@@ -203,14 +203,14 @@ class Follower:
         waiter.add_done_callback(lambda _: self._wake(name))
 
     def _wake(self, name: str) -> None:
-        """A topic has something to tell: it is due, or it is gone."""
+        """Queue a topic whose wait has ended: it is due, or it was deleted."""
         waiter = self._waiting.pop(name)
         if waiter.cancelled():
             return
         error = waiter.exception()
         if isinstance(error, NotFound):
             self._gone.add(name)
-        elif error is not None and not isinstance(error, Corrupt):  # damage is told when the topic is served
+        elif error is not None and not isinstance(error, Corrupt):  # damage is reported when the topic is served
             self._error = error
         self._due.append(name)
         self._arrival.set()
@@ -221,7 +221,7 @@ async def _outcome(coming: Awaitable[T]) -> T:
 
 
 def _batches(records: list[Stored], bytes_max: int) -> Iterator[tuple[list[Stored], bool]]:
-    """Records in batches of at most so many bytes, at least one in each; True with the last."""
+    """Yield records in batches of a bounded size, at least one in each; True with the last."""
     batch: list[Stored] = []
     size = 0
     for stored in records:

@@ -13,7 +13,7 @@ __all__ = ["Bodies", "Charge"]
 
 
 class Pool:
-    """A number of bytes, and the share of it that each account holds. ``names`` are the settings of both limits."""
+    """A bounded number of bytes, and how many of them each account holds. ``names`` are the settings of both limits."""
 
     __slots__ = ("_names", "by_account", "bytes_max", "held_bytes", "per_caller_max")
 
@@ -25,7 +25,7 @@ class Pool:
         self._names = names
 
     def check(self, account: str, size: int) -> None:
-        """Raise Overloaded, which names the setting, where an account may not take so much more."""
+        """Raise Overloaded, which names the setting, where an account may not take that many bytes more."""
         if self.held_bytes + size > self.bytes_max:
             raise _overloaded("all callers together", self._names[0], self.bytes_max)
         if self.by_account.get(account, 0) + size > self.per_caller_max:
@@ -59,7 +59,7 @@ class Bodies:
 class Charge:
     """The bytes of one body, charged to ``account`` from its first part until `release`.
 
-    ``announced_bytes`` is what its length says, 0 where there is none. Raises Overloaded for a large one that has no
+    ``announced_bytes`` is its declared length, 0 where there is none. Raises Overloaded for a large one that has no
     room now.
     """
 

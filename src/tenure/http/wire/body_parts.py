@@ -1,4 +1,4 @@
-"""A body as it comes in: joined in the end where it is small, grown part by part where it is large.
+"""Collecting the parts of a body: joined in the end where it is small, grown part by part where it is large.
 
 Joining 60 MiB takes more than a tenth of a second at once; growing takes as long, but with each part its share.
 """
@@ -15,7 +15,7 @@ _JOINED_BYTES_MAX: Final = 1024 * 1024
 
 
 class BodyParts:
-    """Collects the parts of one body."""
+    """The parts of one body."""
 
     __slots__ = ("_large", "_parts", "_size")
 

@@ -1,7 +1,7 @@
-"""How fast bytes must move: a least number of them within any window, however many moved before it.
+"""The least rate of a transfer: a least number of bytes within any window, also after many have moved before it.
 
-An allowance that grows with what has come would let a peer send much at once and then sit on it. Time counts only
-between two looks that both found bytes free to move; a wait of our own making is passed over.
+An allowance that grows with what has come would let a peer send much at once and then stop. Time counts only between
+two looks that both found bytes free to move; a wait that the server causes is not counted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _MARKS = 8
 
 
 class Pace:
-    """Looks at one transfer from time to time. ``now_s`` is when it began, ``moved_bytes`` what had moved by then."""
+    """The rate of one transfer. ``now_s`` is when it began, ``moved_bytes`` how many bytes had moved by then."""
 
     __slots__ = ("_elapsed_s", "_marks", "_seen_s")
 
@@ -25,7 +25,7 @@ class Pace:
         self._marks = deque([(0.0, moved_bytes)])
 
     def too_slow(self, now_s: float, moved_bytes: int, *, window_ms: int, bytes_per_s_min: int) -> bool:
-        """Whether less than the least moved within the last window. ``moved_bytes`` counts from the beginning."""
+        """Return whether too few bytes moved within the last window. ``moved_bytes`` counts from the beginning."""
         self._elapsed_s += max(0.0, now_s - self._seen_s)
         self._seen_s = now_s
         marks, window_s = self._marks, window_ms / 1000
@@ -39,5 +39,5 @@ class Pace:
         return False
 
     def skip(self, now_s: float) -> None:
-        """Pass over the time since the last look."""
+        """Do not count the time since the last look."""
         self._seen_s = now_s

@@ -1,4 +1,4 @@
-"""A connection as those see it that look after all of them."""
+"""The interface of a connection to the registry of all connections."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ __all__ = ["Connection"]
 
 
 class Connection(Protocol):
-    """One socket, from its acceptance to its end, whatever is spoken on it."""
+    """One socket, from its acceptance to its end, over any protocol."""
 
     def tick(self, now_s: float) -> None:
-        """Look at your deadlines."""
+        """Check the deadlines."""
 
     def drain(self) -> None:
         """Finish what is in flight, end streams, take nothing new, close."""
 
     def abandon(self) -> None:
-        """Answer at once what is still waiting, that the server stops, and close."""
+        """Answer pending requests at once with the error that the server stops, and close."""
 
     def abort(self) -> None:
         """Close without another byte."""

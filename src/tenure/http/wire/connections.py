@@ -1,4 +1,4 @@
-"""All connections together: how many, how much they hold, how long they may take, and how they end."""
+"""The registry of all connections: their number, their memory, their deadlines, and draining."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["Connections", "Counts", "over_cap_max"]
 
 
 def over_cap_max(connections_max: int) -> int:
-    """How many connections beyond the cap are answered that there is no room; others are closed without a word."""
+    """Return how many connections beyond the cap are answered 503; others are closed without a response."""
     return 16 + connections_max // 16
 
 
 class Counts(msgspec.Struct):
-    """What happened on the wire since the start."""
+    """Counters of the wire since the start."""
 
     accepted: int = 0
     requests: int = 0
@@ -67,11 +67,11 @@ class Connections:
         return len(self._open)
 
     def start(self) -> None:
-        """Let the timer run."""
+        """Start the timer."""
         self._timer = self._loop.call_later(self.limits.tick_ms / 1000, self._on_timer)
 
     def stop(self) -> None:
-        """Let the timer stop."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -81,7 +81,7 @@ class Connections:
         self.tick(self._loop.time())
 
     def tick(self, now_s: float) -> None:
-        """Let every connection look at its deadlines as of ``now_s``."""
+        """Let every connection check its deadlines as of ``now_s``."""
         self.now_s = now_s
         self._stamp()
         for connection in list(self._open):
@@ -91,8 +91,10 @@ class Connections:
         self.date = b"date: %b\r\n" % formatdate(time(), usegmt=True).encode()
 
     def add(self, connection: Connection, peer: str) -> bool:
-        """Take in a connection that was just accepted; it is silent until `heard`. Where there are too many, the one
-        that has been silent for longest is cut. Returns False where there is no room: tell it, and close it.
+        """Take in a connection that was just accepted; it is silent until `mark_heard`.
+
+        Where there are too many, the one that has been silent for longest is cut. Return False where there is no room:
+        refuse the connection and close it.
         """
         self.counts.accepted += 1
         full = len(self._open) >= self.connections_max
@@ -105,7 +107,7 @@ class Connections:
         return has_room
 
     def cut_silent(self) -> bool:
-        """Cut the connection that has been silent for longest; False where none is silent."""
+        """Cut the connection that has been silent for longest; return False where none is silent."""
         oldest = self._silent.oldest()
         if oldest is not None:
             self._cut(oldest)
@@ -121,29 +123,29 @@ class Connections:
         """Whether there are so many beyond the cap that not even a refusal is sent any more."""
         return len(self._open) >= self.connections_max + over_cap_max(self.connections_max) and not self._silent
 
-    def heard(self, connection: Connection) -> None:
-        """A connection has sent its first whole head: it is not silent any more."""
+    def mark_heard(self, connection: Connection) -> None:
+        """Record that a connection has sent its first whole head: it is not silent any more."""
         self._silent.discard(connection)
 
     def discard(self, connection: Connection) -> None:
-        """A connection is gone."""
+        """Remove a connection that is gone."""
         self._silent.discard(connection)
         self._open.discard(connection)
         if not self._open:
             self._emptied.set()
 
     def replace(self, old: Connection, new: Connection) -> None:
-        """A connection turned out to speak another protocol."""
+        """Replace a connection by another object on the same socket, for another protocol."""
         self._open.discard(old)
         self._open.add(new)
         self._silent.replace(old, new)
 
     def note_unsent(self, holder: Holder) -> None:
-        """Count what a connection keeps for its peer, and make room where all of them keep too much."""
+        """Count what a connection keeps for its peer, and cut peers where all of them together keep too much."""
         self.counts.slow_readers += self.unsent.note(holder, self.now_s)
 
     async def drain(self, deadline_s: float) -> bool:
-        """End every connection within ``deadline_s`` seconds; True where all ended by themselves."""
+        """End every connection within ``deadline_s`` seconds; return True where all ended by themselves."""
         self.draining = True
         self._each(lambda connection: connection.drain())
         clean = await self._wait_empty(deadline_s)

@@ -1,4 +1,4 @@
-"""Bytes of HTTP on both sides of a message: targets taken apart, heads of responses put together."""
+"""Parsing request targets, and encoding the heads of responses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SLASH = re.compile(rb"%2[Ff]")
 
 
 class Refused(Exception):
-    """A request that the wire itself turns down: it is answered with ``error`` and the connection ends."""
+    """A request that the wire itself refuses: it is answered with ``error`` and the connection ends."""
 
     request: Request | None = None
     """The request, where its head was understood."""
@@ -46,14 +46,14 @@ class Refused(Exception):
         self.status = status
 
     def response(self) -> Response:
-        """The error body of the contract, under the status that HTTP has for the case."""
+        """Return the error body of the contract, under the status that HTTP has for the case."""
         response = error_response(self.error, Request("GET", "/"))
         if self.status is not None:
             response.status = self.status
         return response
 
     def forget_frames(self) -> None:
-        """Let go of the frames that it was raised through: they hold what was read, until the collector comes."""
+        """Drop the traceback: its frames hold what was read, until the collector runs."""
         self.__traceback__ = self.__cause__ = self.__context__ = None
 
 
@@ -72,7 +72,7 @@ class RefusedHead(Refused):
 
 
 def split_target(target: bytes) -> tuple[str, str, str | None]:
-    """Take a request target apart: decoded path, raw query, and the authority where the target names one.
+    """Split a request target: decoded path, raw query, and the authority where the target names one.
 
     An escaped slash stays escaped, so that it never separates segments: no name may hold a percent sign, so a route
     that sees one refuses it. Raises Refused for what is no target, for a broken escape and for bad UTF-8. Clients ask
@@ -113,7 +113,7 @@ def decode_path(path: bytes) -> str:
 
 
 def encode_response(response: Response, *, date: bytes, connection: bytes = b"", head_only: bool = False) -> bytes:
-    """A response with its length, as HTTP/1.1 bytes. ``connection`` is a whole header line or nothing."""
+    """Encode a response with its length as HTTP/1.1. ``connection`` is a whole header line or nothing."""
     status, body = response.status, response.body
     extra = _extra(response) if response.headers else _GUARD_LINES
     if status in BODILESS:
@@ -130,7 +130,7 @@ def encode_response(response: Response, *, date: bytes, connection: bytes = b"",
 
 
 def encode_stream_head(response: Response, *, date: bytes, framing: bytes) -> bytes:
-    """The head of a response whose end is not known; ``framing`` is the header line that says how it will end."""
+    """Encode the head of a response of unknown length; ``framing`` is the header line that says how it will end."""
     return b"%bcontent-type: %b\r\n%b%b%b\r\n" % (
         _LINES[response.status],
         response.content_type,
@@ -141,7 +141,7 @@ def encode_stream_head(response: Response, *, date: bytes, framing: bytes) -> by
 
 
 def is_sound(response: Response) -> bool:
-    """Whether no header of a response breaks out of its line."""
+    """Return whether no header of a response breaks out of its line."""
     return not any(b"\n" in part or b"\r" in part or b"\0" in part for pair in response.headers for part in pair)
 
 
@@ -152,7 +152,7 @@ def _extra(response: Response) -> bytes:
 
 
 def all_headers(response: Response) -> Headers:
-    """The headers of a response, and the guards that it does not set itself."""
+    """Return the headers of a response, and the security headers that it does not set itself."""
     if not response.headers:
         return _GUARDS
     named = {name for name, _ in response.headers}

@@ -10,7 +10,7 @@ __all__ = ["WireLimits"]
 
 
 class WireLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one peer, and all of them together, may ask of the wire.
+    """The limits of one peer, and of all of them together.
 
     Deadlines are kept by one coarse timer: a peer is cut between a deadline and ``2 * tick_ms`` later.
     """

@@ -1,8 +1,8 @@
 """Accepting connections: each is counted from its acceptance on, also while its TLS handshake is under way.
 
 The loop's own server would hand a TLS connection over only after its handshake, and would take everything that the
-kernel holds at once. Then peers that never say hello have all the file descriptors, and the log cannot open its next
-segment.
+kernel holds at once. Then peers that never start their handshake have all the file descriptors, and the log cannot open
+its next segment.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class Listener:
-    """Accepts on one bound socket, which it owns."""
+    """The acceptor of one bound socket, which it owns."""
 
     def __init__(
         self, sock: socket.socket, *, admit: Admit, registry: Connections, ssl_context: ssl.SSLContext | None
@@ -43,7 +43,7 @@ class Listener:
         self._loop.add_reader(sock, self._accept)
 
     def close(self) -> None:
-        """Accept nothing more."""
+        """Stop accepting."""
         if not self._closed:
             self._closed = True
             self._loop.remove_reader(self._sock)
@@ -69,7 +69,7 @@ class Listener:
             Arrival(sock, peer, admit=self._admit, registry=self._registry, ssl_context=self._ssl_context)
 
     def _rest(self, error: OSError) -> None:
-        """The system has nothing left for one more: make some room, and go on at the next tick."""
+        """Pause where the system has no resources for one more: make some room, and continue at the next tick."""
         log.warning("no connection can be accepted now: %s", error.strerror)
         self._registry.cut_silent()
         self._loop.remove_reader(self._sock)
@@ -120,10 +120,10 @@ class Arrival:
             sock.close()
 
     def tick(self, now_s: float) -> None:
-        """The loop keeps the deadline of the handshake."""
+        """Do nothing: the loop keeps the deadline of the handshake."""
 
     def drain(self) -> None:
-        """Nothing was asked yet."""
+        """Close: no request has come yet."""
         self._task.cancel()
 
     def abandon(self) -> None:

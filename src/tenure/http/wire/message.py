@@ -1,4 +1,4 @@
-"""What passes between a protocol and the app."""
+"""Request, response and admission: what passes between a protocol and the app."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Admission", "Admit", "Body", "Headers", "Later", "Request", "Respons
 
 T = TypeVar("T")
 Body = bytes | bytearray
-"""A request's body; a large one is a bytearray, which nobody writes to any more."""
+"""A request's body; a large one is a bytearray that is not changed any more."""
 Headers = list[tuple[bytes, bytes]]
 Send = Callable[[bytes], Awaitable[None]]
-"""Give bytes to the peer; returns once there is room for more, raises ConnectionError where the peer is gone or too
+"""Send bytes to the peer; return when there is room for more. Raises ConnectionError where the peer is gone or too
 slow.
 """
 Stream = Callable[[Send], Coroutine[Any, Any, None]]
@@ -63,7 +63,7 @@ class Request:
 
 
 class Response(msgspec.Struct, gc=False):
-    """What goes back. A ``stream`` takes the place of the body; then no length is sent."""
+    """The response to a request. A ``stream`` takes the place of the body; then no length is sent."""
 
     status: int
     body: bytes = b""
@@ -84,7 +84,7 @@ Result = Response | Later[Any] | Coroutine[Any, Any, Response]
 
 
 class Admission(Protocol):
-    """Leave to send a body: the head of a request was accepted."""
+    """A request whose head was accepted: its body may be sent."""
 
     @property
     def request(self) -> Request:
@@ -92,20 +92,20 @@ class Admission(Protocol):
 
     @property
     def account(self) -> str:
-        """Who its bytes are charged to."""
+        """The account that its bytes are charged to."""
 
     @property
     def body_bytes_max(self) -> int:
         """The largest body that its route takes."""
 
     def lapsed(self) -> Response | None:
-        """The refusal, where the request would not be admitted any more; None while it would."""
+        """Return the refusal where the request would not be admitted any more, else None."""
 
     def answer(self, body: Body) -> Result:
         """Answer the whole request; called once."""
 
 
 Admit = Callable[[Request], Admission | Response]
-"""The seam between the wire and what is behind it: asked with the head of a request, before its body is read. It raises
-nothing.
+"""The interface between the wire and the application: called with the head of a request, before its body is read. It
+raises nothing.
 """

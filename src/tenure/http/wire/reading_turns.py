@@ -1,4 +1,4 @@
-"""Reading much, or what is costly to read, in short turns.
+"""Reading in short turns: of large bodies, and of HTTP/2, which is costly to read.
 
 A few kilobytes of HTTP/2 may be a hundred requests, and of a large body the loop would take eight megabytes at a time;
 two hundred connections may send either at once. All of them together have a little of each turn of the loop, and what
@@ -16,7 +16,9 @@ __all__ = ["ReadingTurns"]
 
 
 class ReadingTurns:
-    """A turn begins when it is first asked about, and ends with the loop's own; with ``rest_ms``, so much later."""
+    """Turns in which much may be read. A turn begins with the first `used_up` and ends with the loop's own turn; with
+    ``rest_ms``, that much later.
+    """
 
     def __init__(
         self,
@@ -34,7 +36,7 @@ class ReadingTurns:
         self._waiting: deque[Callable[[], None]] = deque()
 
     def used_up(self) -> bool:
-        """Whether the time of this turn is over; the caller then lets its reading `wait`."""
+        """Return whether the time of this turn is over; the caller then lets its reading `wait`."""
         if self._end_s is None:
             self._begin()
             return False

@@ -1,9 +1,9 @@
-"""Refused requests, paced: a peer that is refused over and over waits for its answers.
+"""Back-off for refused requests: the answers of a peer that is refused over and over are held back.
 
-A refusal costs the server time, whoever asked for it. Each account has an allowance of that time; once it is used up,
-the answer is held back until the debt is paid, and nothing more is read of the connection meanwhile. So whoever sends
-what is refused as fast as it can takes a few hundredths of the loop and not all of it. A request that is granted never
-waits, and neither does one refusal after another at the pace of a program with a mistake in it.
+A refusal costs the server time. Each account has an allowance of that time; after it is used up, the answer is held
+back until the debt is paid, and nothing more is read of the connection meanwhile. So a peer that sends refused requests
+as fast as it can takes a few hundredths of the loop and not all of it. A request that is granted never waits, and
+neither does one refusal after another at the pace of a program with a mistake in it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _OUTCOMES: Final = frozenset({409, 412})
 
 
 def is_paced(status: int) -> bool:
-    """Whether an answer of this status counts as a refusal."""
+    """Return whether a response of this status counts as a refusal."""
     return 400 <= status < 500 and status not in _OUTCOMES
 
 
 class Refusals:
-    """What each account (a key, or the address of a request without a good one) owes, in milliseconds of the loop.
+    """The debt of each account (a key, or the address of a request without a valid one), in ms of the loop.
 
-    At most ``refused_accounts_max`` are remembered; beyond that, the one refused longest ago is forgotten.
+    At most ``refused_accounts_max`` are kept; beyond that, the one refused longest ago is dropped.
     """
 
     def __init__(self, limits: WireLimits, *, now_s: Callable[[], float]) -> None:

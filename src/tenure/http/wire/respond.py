@@ -1,4 +1,4 @@
-"""From a request to its response, whichever of the three ways the handler answers. Shared by both protocols."""
+"""Running an admitted request to its response, for all three kinds of results. Shared by both protocols."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ log = logging.getLogger("tenure.http")
 
 Done = Callable[[Response], None]
 Pending = asyncio.Future[Any]
-"""What an answer waits for. A Task is work that ends when its peer goes; a plain future is durability: it does not."""
+"""The future of a response. A Task is work that is cancelled when its peer goes; a plain future is durability: it is
+not.
+"""
 
 
 class Exchange:
-    """One HTTP/1.1 request and what becomes of it.
+    """One HTTP/1.1 request and its response.
 
     ``admission`` is None for one that was refused at its head: its ``response`` is there from the start. ``charge`` is
     what its body was charged; None where it has none.
@@ -43,17 +45,17 @@ class Exchange:
 
     @property
     def account(self) -> str:
-        """Who is charged for it: its key, or without a good one the address."""
+        """The account that is charged for it: its key, or without a valid one the address."""
         return self.request.client if self.admission is None else self.admission.account
 
     def release(self) -> None:
-        """Take the body off its account: it is answered, or nobody waits for it any more."""
+        """Take the body off its account: it is answered, or its peer is gone."""
         if self.charge is not None:
             self.charge.release()
 
 
 def carry_out(admission: Admission, body: Body, done: Done) -> Response | Pending:
-    """Answer a request: at once, or later through ``done``, which is called once and never from in here.
+    """Answer a request: at once, or later through ``done``, which is called once and never from within this call.
 
     A write that waits for durability costs a callback, not a task; only a coroutine gets a task. Nothing is raised.
     """
@@ -121,7 +123,7 @@ def _render(later: Later[Any], request: Request) -> Response:
 
 
 async def run_stream(stream: Stream, send: Send) -> bool:
-    """Run a stream; True where it came to its own end, False where it was cancelled, cut or failed. Never raises."""
+    """Run a stream; return True where it ended by itself, False where it was cancelled, cut or failed. Never raises."""
     try:
         await stream(send)
     except (asyncio.CancelledError, ConnectionError):
@@ -133,7 +135,7 @@ async def run_stream(stream: Stream, send: Send) -> bool:
 
 
 def fault_response(request: Request, error: BaseException | None = None) -> Response:
-    """A bug of ours: log it, and say so without telling what is inside."""
+    """Log a bug of ours, and return a response that says so without details."""
     log.error(
         "a request could not be answered",
         exc_info=error if error is not None else True,

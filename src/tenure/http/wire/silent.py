@@ -1,7 +1,7 @@
-"""Connections that have not said anything yet, oldest first: the ones that can be cut to make room.
+"""Connections that have sent nothing yet, oldest first: the ones that can be cut to make room.
 
-A client says what it wants as soon as it is connected. So where there is no room left, the connection that has been
-silent for longest is the one that matters least, and opening many silent ones locks nobody out.
+A client sends its request as soon as it is connected. So where there is no room left, the connection that has been
+silent for longest is the one that matters least, and opening many silent ones locks no client out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Silent:
         return len(self._waiting)
 
     def add(self, connection: Connection, peer: str) -> Connection | None:
-        """Take a connection in. Returns the one to cut where there are too many now."""
+        """Add a connection; return the one to cut where there are too many now."""
         number = next(self._numbers)
         self._waiting[number] = connection
         self._places[connection] = number, peer
@@ -41,7 +41,7 @@ class Silent:
         return self.oldest() if len(self._waiting) > self._limits.silent_connections_max else None
 
     def oldest(self) -> Connection | None:
-        """The connection that has been silent for longest, if there is one."""
+        """Return the connection that has been silent for longest, if there is one."""
         return next(iter(self._waiting.values()), None)
 
     def replace(self, old: Connection, new: Connection) -> None:
@@ -52,7 +52,7 @@ class Silent:
             self._waiting[place[0]] = new
 
     def discard(self, connection: Connection) -> None:
-        """Forget a connection: it has spoken, or is gone."""
+        """Remove a connection that has sent its head, or is gone."""
         place = self._places.pop(connection, None)
         if place is not None:
             number, peer = place

@@ -1,4 +1,4 @@
-"""What peers have been answered and not taken, over all connections: bounded, at the cost of those that take least."""
+"""Unsent bytes of all connections: bounded, by cutting the peers that take least of what they were answered."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Holder", "Unsent"]
 
 
 class Holder(Protocol):
-    """Whatever keeps bytes for one peer."""
+    """An object that keeps bytes for one peer."""
 
     def unsent_bytes(self) -> int:
         """Return how many bytes are kept at this moment."""
@@ -32,11 +32,11 @@ class _Hold(msgspec.Struct, gc=False):
 
 
 class Unsent:
-    """Keeps the sum, and cuts peers off where it is above ``unsent_bytes_total_max``.
+    """The sum of unsent bytes; above ``unsent_bytes_total_max`` peers are cut off.
 
     The first to go is the peer that is furthest behind: by what it should have taken at ``body_bytes_per_s_min`` since
     its buffers were last empty, less what it took. Of two that are equal it is the one that began earlier. So a peer
-    that takes its bytes stays, whatever others do.
+    that takes its bytes stays, no matter what others do.
     """
 
     __slots__ = ("_holds", "_limits", "total_bytes")
@@ -47,7 +47,7 @@ class Unsent:
         self.total_bytes = 0
 
     def note(self, holder: Holder, now_s: float) -> int:
-        """Bring a holder's share up to date; return how many peers were cut off to make room."""
+        """Update a holder's share; return how many peers were cut off to make room."""
         unsent_bytes, hold = holder.unsent_bytes(), self._holds.get(holder)
         if hold is not None:
             self.total_bytes += unsent_bytes - hold.unsent_bytes
@@ -62,7 +62,7 @@ class Unsent:
         return self._make_room(now_s)
 
     def forget(self, holder: Holder) -> None:
-        """The holder keeps nothing any more."""
+        """Remove a holder, which keeps nothing any more."""
         hold = self._holds.pop(holder, None)
         if hold is not None:
             self.total_bytes -= hold.unsent_bytes

@@ -1,1 +1,1 @@
-"""Finding damage in a log, and telling it from a torn tail."""
+"""Find damage in a log, and distinguish it from a torn tail."""

@@ -1,4 +1,4 @@
-"""What is wrong with a log, in the words that verify and salvage use."""
+"""Problems of a log and the report of a survey, as verify and salvage show them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Problem", "Report"]
 
 
 class Problem(NamedTuple):
-    """Something that is not as it must be: where it lies and which batches it breaks, none where last < first."""
+    """One defect: its byte range and the batches it affects (none if ``last_batch < first_batch``)."""
 
     file: str
     offset: int
@@ -16,12 +16,12 @@ class Problem(NamedTuple):
     why: str
     first_batch: int = 1
     last_batch: int = 0
-    #: Topic ids that the broken batches touched, as far as their frames still tell.
+    #: Topic ids of the broken batches, as far as their frames can be read.
     topics: tuple[int, ...] = ()
 
 
 class Report(NamedTuple):
-    """What a survey found. A torn tail is no damage: nobody was told that those batches are durable."""
+    """The result of a survey. A torn tail is not damage: its batches were never acknowledged as durable."""
 
     segments: int
     #: Whole batches, and the frames in them.

@@ -1,4 +1,4 @@
-"""Frames of a damaged log read once more, where a survey has found them whole."""
+"""Read single frames of a damaged log, which a survey has found whole."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WINDOW_BYTES = 4096
 
 
 class Revisit:
-    """Reads by location. One file and a small window of it are kept, because neighbours tend to be read next."""
+    """A reader of frames by location. It keeps one file and a small window of it, because neighbours are read next."""
 
     def __init__(self, survey: Survey) -> None:
         self._survey = survey
@@ -22,7 +22,7 @@ class Revisit:
         self._window, self._window_at = b"", 0
 
     def read(self, location: int) -> tuple[int, int, bytes]:
-        """Give (kind, topic, body), verified. Raises Corrupt where the frame is not whole any more, OSError."""
+        """Return (kind, topic, body), verified. Raises Corrupt where the frame is not whole any more, OSError."""
         number, offset = location >> 32, location & 0xFFFFFFFF
         name, salt = self._survey.segments[number]
         self._turn_to(number, name)
@@ -35,7 +35,7 @@ class Revisit:
         return kind, topic, frame[HEADER_BYTES:]
 
     def close(self) -> None:
-        """Let go of the file that was read last."""
+        """Close the file that was read last."""
         if self._file != -1:
             self._survey.disk.close(self._file)
         self._number = self._file = -1

@@ -1,7 +1,7 @@
-"""A walk over a log that may be damaged: what is whole, and exactly what is not.
+"""Survey a log that may be damaged: which batches are whole, and exactly what is broken.
 
-Recovery stops at the first damage. A survey goes on behind it: it looks for the next frame that opens a batch, counts
-the batches between as broken, gives what is whole of them as such, and reads around bytes that the disk refuses.
+Recovery stops at the first damage. A survey goes on after it: it looks for the next frame that opens a batch, counts
+the batches between as broken, yields their whole frames as such, and reads around bytes that the disk refuses.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TRIES_MAX = 1_000
 
 
 def find_salt(read: Read, start: int, *, end: int) -> int | None:
-    """Give the salt under which two frames in a row from ``start`` on are whole, or None."""
+    """Return the salt under which two frames in a row from ``start`` on are whole, or None."""
     before = b""
     for _ in range(_TRIES_MAX):
         frame = _frame(read, start, end=end)
@@ -54,7 +54,7 @@ def find_salt(read: Read, start: int, *, end: int) -> int | None:
 
 
 def _frame(read: Read, start: int, *, end: int) -> bytes:
-    """Give as many bytes as the header at this place says, none where it says nothing sensible."""
+    """Return the frame at this place, as long as its header says; empty where that length is impossible."""
     header = read(min(HEADER_BYTES, end - start), start) if start < end else b""
     if len(header) < HEADER_BYTES:
         return b""
@@ -64,7 +64,7 @@ def _frame(read: Read, start: int, *, end: int) -> bytes:
 
 
 def _seed_of(frame: bytes) -> int:
-    """Give the seed with which the frame has the checksum in its header."""
+    """Return the seed with which the frame has the checksum in its header."""
     data, wanted = memoryview(frame)[8:], unpack_header(frame)[1]
     zero = crc32c(data, 0)
     rows: dict[int, tuple[int, int]] = {}
@@ -86,7 +86,7 @@ _PAGE_BYTES = 4096
 
 
 class Batch(NamedTuple):
-    """Frames of one batch: all of it, or (``whole`` false) what is whole of a batch that is not."""
+    """The frames of one batch, or (``whole`` false) those frames of a broken batch that are whole."""
 
     frames: list[Frame]
     whole: bool
@@ -122,7 +122,7 @@ class Survey:
         return Report(*counts, missing + self._problems, self._torn)
 
     def batches(self) -> Iterator[Batch]:
-        """Give every batch, whole or what is left of it, in order, without the log's own frames."""
+        """Yield every batch, whole or what is left of it, in order, without the log's own frames."""
         found = self._find_segments()
         self._found = len(found)
         if not found and checkpoint.exists(self.disk):
@@ -171,7 +171,7 @@ class Survey:
         return row
 
     def _unpublished(self, last: _Found) -> _Found | None:
-        """Find the segment that was begun behind the last one, and got no name before its process died."""
+        """Find the segment that follows the last one and was not published before its process died."""
         try:
             found = None if last.head is None else find_unpublished(self.disk, last.head, last.name)
         except OSError:
@@ -193,7 +193,7 @@ class Survey:
             self._missing.append((each, Problem(segment_name(each), 0, 0, why, max(1, self._next), last)))
 
     def _segment(self, found: _Found, after: _Found | None, *, salt: int | None) -> Iterator[Batch]:
-        """Give the batches of one segment, going on behind damage."""
+        """Yield the batches of one segment, going on after damage."""
         file = self.disk.open(found.name)
         try:
             size = self.disk.size(file)
@@ -223,7 +223,7 @@ class Survey:
             self.disk.close(file)
 
     def _first_batch(self, name: str, read: Read, salt: int) -> int:
-        """Give the batch that a segment without a head begins with: what its first frame says, if that is whole."""
+        """Return the batch that a segment without a head begins with: what its first frame says, if that is whole."""
         header = read(HEADER_BYTES, HEAD_BYTES)
         length = unpack_header(header)[0] if len(header) == HEADER_BYTES else 0
         frame = read(length, HEAD_BYTES) if length >= HEADER_BYTES else b""
@@ -249,7 +249,7 @@ class Survey:
     def _note_damage(
         self, found: _Found, read: Read, walk: Walk, *, limit: int, salt: int, last: bool
     ) -> tuple[FoundFrame | None, list[FoundFrame]]:
-        """Note what is broken where a walk ended; give the frame to go on from, if there is one, and those before."""
+        """Note what is broken where a walk ended; return the frame to go on from, if any, and those before it."""
         end = nonzero_end(read, walk.offset, end=limit)
         if end == walk.offset:
             return None, []
@@ -283,7 +283,7 @@ class Survey:
             self._add_problem(Problem(found.name, 0, walk.offset, why))
 
     def pread(self, file: File, count: int, offset: int) -> bytes:
-        """Read as a disk does, but give zeros for the pages that the disk refuses."""
+        """Read from the disk, with zeros for the pages that it refuses."""
         try:
             return self.disk.pread(file, count, offset)
         except OSError:
@@ -298,7 +298,7 @@ class Survey:
 
 
 def _broken_batches(number: int, read: Read, frames: list[FoundFrame]) -> Iterator[Batch]:
-    """Give the frames of broken batches, one by one."""
+    """Yield the frames of broken batches, one by one."""
     for frame in frames:
         if frame.kind >= KIND_FIRST:
             body = read(frame.length - HEADER_BYTES, frame.offset + HEADER_BYTES)
@@ -310,7 +310,7 @@ def _topics(frames: list[FoundFrame]) -> tuple[int, ...]:
 
 
 def _topic_hint(header: bytes, batch: int) -> tuple[int, ...]:
-    """Take the topic from a frame that fails its checksum, where at least its batch number is right."""
+    """Return the topic of a frame that fails its checksum, where at least its batch number is right."""
     if len(header) < HEADER_BYTES:
         return ()
     fields = unpack_header(header)

@@ -1,8 +1,8 @@
-"""Looking at a log that may be damaged without changing it.
+"""Verify a log that may be damaged, without changing it.
 
-A log that is damaged is refused when it is opened, never silently cut. What to give up is the operator's decision;
-this lists what there is to decide: files, byte ranges, batches, and topics where a frame still tells. Saving the rest
-takes somebody who knows what frames mean: :mod:`tenure.broker.salvage.rebuild`.
+A damaged log is refused when it is opened, never silently cut. What to give up is the operator's decision; this lists
+what there is to decide: files, byte ranges, batches, and topics where a frame still names them. Salvage, which knows
+what frames mean, saves the rest: :mod:`tenure.broker.salvage.rebuild`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Problem", "Report", "verify"]
 
 
 def verify(directory: Disk | str | Path) -> Report:
-    """Go through every byte of a log, change nothing, and list every problem. Raises Corrupt for a newer format."""
+    """Read every byte of a log, change nothing, and list every problem. Raises Corrupt for a newer format."""
     disk = PosixDisk(directory, create=False) if isinstance(directory, (str, Path)) else directory
     survey = Survey(disk)
     for _ in survey.batches():

@@ -1,1 +1,1 @@
-"""One archive for executors that have Python and Spark and nothing else."""
+"""The bundle: one archive for executors that have Python and Spark and nothing else."""

@@ -1,8 +1,8 @@
-"""The loader inside an archive of `tenure spark bundle`; there it is ``_tenure_bundle``, and only Python itself is.
+"""The loader inside an archive of `tenure spark bundle`, where it is ``_tenure_bundle`` and may import only Python.
 
-Spark puts the archive on the path of every Python task as it is, and Python loads no compiled module out of an
-archive. So each package in it is, on that path, a module of two lines that calls ``load``: it unpacks the archive
-beside itself, once for all tasks of an executor, and puts the real package in its place.
+Spark puts the archive on the path of every Python task as it is, and Python loads no compiled module out of an archive.
+So each package in it is, on that path, a module of two lines that calls ``load``: it unpacks the archive beside itself,
+once for all tasks of an executor, and puts the real package in its place.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import sysconfig
 import tempfile
 import zipfile
 
-__all__ = ["load", "unpacked"]
+__all__ = ["load", "unpack"]
 
 ABOUT = "_tenure_bundle.json"
 PACKAGES = "packages"
 
 
 def load(name: str) -> None:
-    """Put the package of this name in the place of the module that stands for it. Raises ImportError."""
-    home = unpacked(os.path.dirname(__file__))
+    """Replace the stub module of this name by the real package. Raises ImportError."""
+    home = unpack(os.path.dirname(__file__))
     if home not in sys.path:
         sys.path.insert(0, home)
         importlib.invalidate_caches()
@@ -32,8 +32,8 @@ def load(name: str) -> None:
     importlib.import_module(name)
 
 
-def unpacked(archive: str) -> str:
-    """Return the directory that the packages of an archive are in; tasks that come at once unpack it once.
+def unpack(archive: str) -> str:
+    """Return the directory with the packages of an archive; concurrent tasks unpack it once.
 
     Raises ImportError where they were made for another Python, or where the directory of the archive is read-only.
     """
@@ -53,7 +53,7 @@ def unpacked(archive: str) -> str:
 
 
 def _unpack(packed: zipfile.ZipFile, home: str) -> None:
-    """Unpack under another name, so that the directory is whole when it has its own."""
+    """Unpack under another name, then rename, so that the directory is whole when it has its own."""
     try:
         part = tempfile.mkdtemp(prefix=os.path.basename(home) + ".", dir=os.path.dirname(home))
     except OSError as error:
@@ -64,7 +64,7 @@ def _unpack(packed: zipfile.ZipFile, home: str) -> None:
         packed.extractall(part, [name for name in packed.namelist() if name.startswith(PACKAGES + "/")])
         os.rename(os.path.join(part, PACKAGES), home)
     except OSError:
-        if not os.path.isdir(home):  # else another task was sooner
+        if not os.path.isdir(home):  # otherwise another task was faster
             raise
     finally:
         shutil.rmtree(part, ignore_errors=True)

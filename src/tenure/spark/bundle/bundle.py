@@ -1,7 +1,7 @@
-"""One archive with all that a Python task of ours imports, for executors that have Python and Spark and nothing else.
+"""Making the bundle: an archive with everything that a Python task of Tenure imports.
 
-It is made from what is installed here, so the executors run what the driver was tested with. `bundle_boot` says how
-compiled packages come out of it.
+It is made from what is installed here, so the executors run what the driver was tested with. `boot` unpacks compiled
+packages on the executor.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tenure.spark.bundle.boot import ABOUT, PACKAGES
 __all__ = ["Bundle", "make_bundle"]
 
 ROOTS: Final = ("msgspec", "crc32c", "obstore", "pyarrow", "pandas", "httptools")
-"""What the code that runs in tasks imports, and what Spark's own does where rows come as Arrow."""
+"""Packages that the code in tasks imports, and that Spark's own imports for rows as Arrow."""
 _LOADER: Final = "_tenure_bundle"
 _STAND_IN: Final = f"import {_LOADER}\n\n{_LOADER}.load(__name__)\n"
 _LEFT_OUT: Final = re.compile(
@@ -43,7 +43,7 @@ _FILES_MAX: Final = 50_000
 
 
 class Bundle(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in an archive: distributions with their versions, for one Python on one kind of machine."""
+    """The content of an archive: distributions with their versions, for one Python on one kind of machine."""
 
     path: str
     bytes: int
@@ -57,7 +57,7 @@ def make_bundle(out: Path, *, also: Sequence[str] = ()) -> Bundle:
     """Write the archive to ``out``, over an older one, whole or not at all; ``also`` are further distributions.
 
     Raises Invalid (``no_spark``) where an extra is not installed, (``bad_bundle``) for a distribution that is not
-    there, and for a file in the way that is something else. OSError where it cannot be written.
+    there, and for a file at ``out`` that is not a bundle. OSError where it cannot be written.
     """
     _check_out(out)
     found = _distributions(also)
@@ -87,7 +87,7 @@ def _check_out(out: Path) -> None:
 
 
 def _distributions(also: Sequence[str]) -> dict[str, Distribution]:
-    """What is asked for and what that requires, as far as it is installed, by name."""
+    """Return the roots and their installed requirements, by name."""
     found: dict[str, Distribution] = {}
     waiting = [*ROOTS, *also]
     while waiting:
@@ -114,7 +114,7 @@ def _plain(name: str) -> str:
 
 
 def _own_files() -> Iterator[tuple[str, Path]]:
-    """The package itself, from where it is imported: it may not be installed."""
+    """Yield the files of Tenure itself, from where it is imported: it may not be installed."""
     home = Path(tenure.__file__).parent
     for path in home.rglob("*"):
         place = f"tenure/{path.relative_to(home).as_posix()}"
@@ -123,7 +123,7 @@ def _own_files() -> Iterator[tuple[str, Path]]:
 
 
 def _files_of(found: Distribution) -> Iterator[tuple[str, Path]]:
-    """The files of a distribution but for large tests, headers and scripts; its licence comes along."""
+    """Yield the files of a distribution, with its licence, without large tests, headers and scripts."""
     if found.files is None:
         raise Invalid(f"{found.name} does not say which files are its own: install it again", code="bad_bundle")
     for file in found.files:
@@ -142,7 +142,7 @@ def _digest(files: Mapping[str, Path]) -> str:
 
 
 def _modules(files: Mapping[str, Path]) -> set[str]:
-    """The names by which packages are imported."""
+    """Return the names by which packages are imported."""
     tops = {place.partition("/")[0] for place in files}
     names = {top.partition(".")[0] if top.endswith((".py", ".so", ".pyd")) else top for top in tops}
     return {name for name in names if name.isidentifier()}

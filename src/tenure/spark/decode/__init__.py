@@ -1,4 +1,4 @@
-"""From entries to typed columns: a schema file says what an entry holds, and what does not fit is kept aside."""
+"""Typed decode: a schema file gives the fields of an entry; an entry that does not fit is kept aside."""
 
 from tenure.spark.decode.frames import MALFORMED, MALFORMED_CHARS_MAX, RENAMED, decoded
 from tenure.spark.decode.schema import read_schema

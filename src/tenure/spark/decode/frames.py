@@ -1,9 +1,9 @@
-"""Entries of a frame as typed columns; an entry that does not fit never stops a job.
+"""Decode a frame's entries into typed columns; an entry that does not fit never stops a job.
 
-Spark's ``from_json`` is looser than what is wanted here: it ends with the first value of a text and takes whatever
-follows for nothing, and it knows of quotes that JSON does not. So the last brace of an entry is replaced by a field
-more and a brace. The object that Spark finds has this field if it is the one that the last brace closes, and then
-nothing follows it. The field's name is a secret of the process, so that no entry has it by itself.
+Spark's ``from_json`` is too loose here: it stops after the first value of a text and ignores what follows, and it
+accepts quotes that JSON does not. So the last brace of an entry is replaced by one more field and a brace. The object
+that Spark finds has this field only if the last brace closes it, and then nothing follows it. The field's name is a
+secret of the process, so that no entry has it by itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Format = Literal["json", "text", "binary"]
 MALFORMED: Final = "_malformed"
 """The column with the text of an entry that could not be decoded; null beside every other."""
 MALFORMED_CHARS_MAX: Final = 10_000
-"""How much of such a text is kept."""
+"""The part of such a text that is kept."""
 RENAMED: Final = {
     "seq": "_seq",
     "index": "_index",
@@ -34,10 +34,10 @@ _ONE: Final = "_one"
 _END: Final = secrets.token_hex(4)
 _CORRUPT: Final = f"{_END}_corrupt"
 _LAST: Final = f',"{_END}":true}}'
-"""What stands for the last brace."""
+"""The replacement of the last brace."""
 _SPACE: Final = "[ \\t\\r\\n]*"
 _EMPTY: Final = rf"\A{_SPACE}\{{{_SPACE}\}}{_SPACE}\z"
-"""An object without fields; one more field behind a comma makes no JSON of it."""
+"""An object without fields; one more field after a comma does not make it JSON."""
 _TIME_PARSER: Final = "spark.sql.legacy.timeParserPolicy"
 _OPTIONS: Final = {
     "mode": "PERMISSIVE",
@@ -47,11 +47,11 @@ _OPTIONS: Final = {
 
 
 def decoded(frame: DataFrame, schema: StructType | None = None, *, format: Format = "json") -> DataFrame:
-    """The raw columns renamed, the entry's fields beside them, and ``_malformed`` last.
+    """Return the raw columns renamed, the entry's fields beside them, and ``_malformed`` last.
 
     ``json`` needs a schema; ``text`` gives one column ``text``, ``binary`` one column ``entry``. An entry that is not
-    UTF-8, not JSON, not an object, or has a field of another type than the schema says, has null in every field and
-    its text in ``_malformed``. A field that is absent is null, one that the schema does not name is left out.
+    UTF-8, not JSON, not an object, or has a field of another type than the schema's, has null in every field and its
+    text in ``_malformed``. An absent field is null, one that the schema does not name is left out.
     """
     from pyspark.sql import functions as f
 
@@ -62,35 +62,33 @@ def decoded(frame: DataFrame, schema: StructType | None = None, *, format: Forma
     text = entry.cast("string")
     is_utf8 = _is_utf8(entry)
     if format == "text":
-        return frame.select(
-            *kept, f.when(is_utf8, text).alias("text"), f.when(~is_utf8, _bounded(text)).alias(MALFORMED)
-        )
+        return frame.select(*kept, f.when(is_utf8, text).alias("text"), f.when(~is_utf8, _bound(text)).alias(MALFORMED))
     assert schema is not None, "JSON is decoded by a schema"
     _let_bad_dates_be(frame.sparkSession)
-    # Spark keeps these steps apart, as each uses more than once what the one before has made. It interprets what stands
-    # inside `from_json`, so the text is made before it, by compiled code. The checks run once for each entry and not
-    # once for each field, and the text for `_malformed` is made where an entry does not fit, and nowhere else.
-    ended = frame.select(*kept, f.when(_is_closed(text) & is_utf8, _ended(entry)).otherwise(text).alias(_TEXT))
+    # Spark keeps these steps apart, as each uses its predecessor's result more than once. It interprets what is inside
+    # `from_json`, so compiled code makes the text before it. The checks run once for each entry and not for each field,
+    # and the text for `_malformed` is made only for an entry that does not fit.
+    ended = frame.select(*kept, f.when(_is_closed(text) & is_utf8, _with_end_field(entry)).otherwise(text).alias(_TEXT))
     parsed = ended.select("*", f.from_json(_TEXT, _with_end(schema), _OPTIONS).alias(_WHOLE))
     whole = f.col(_WHOLE)
     fits = whole[_END] & whole[_CORRUPT].isNull()
     checked = parsed.select(*RENAMED.values(), _TEXT, f.when(fits, whole).alias(_ONE))
     fields = [f.col(_ONE)[name].alias(name) for name in schema.names]
     given = f.replace(f.col(_TEXT), f.lit(_LAST), f.lit("}"))
-    malformed = f.when(f.col(_ONE).isNull() & ~given.rlike(_EMPTY), _bounded(given)).alias(MALFORMED)
+    malformed = f.when(f.col(_ONE).isNull() & ~given.rlike(_EMPTY), _bound(given)).alias(MALFORMED)
     return checked.select(*RENAMED.values(), *fields, malformed)
 
 
 def _is_closed(text: Column) -> Column:
-    """Whether there is a last brace, and nothing but space behind it."""
+    """Return whether there is a last brace, followed by nothing but space."""
     from pyspark.sql import functions as f
 
     behind = _behind(text)
     return (f.octet_length(behind) < f.octet_length(text)) & ((behind == "") | behind.rlike(rf"\A{_SPACE}\z"))
 
 
-def _ended(entry: Column) -> Column:
-    """The text of an entry with one field more, which shows where it ends."""
+def _with_end_field(entry: Column) -> Column:
+    """Return the text of an entry with one field more, which shows where it ends."""
     from pyspark.sql import functions as f
 
     space = _behind(entry.cast("string")).cast("binary")
@@ -104,16 +102,18 @@ def _behind(text: Column) -> Column:
     return f.substring_index(text, "}", -1)
 
 
-def _bounded(text: Column) -> Column:
-    """The first characters; to bytes and back leaves no byte that is not UTF-8."""
+def _bound(text: Column) -> Column:
+    """Return the first characters; to bytes and back leaves no byte that is not UTF-8."""
     from pyspark.sql import functions as f
 
     return f.substring(f.encode(text, "UTF-8").cast("string"), 1, MALFORMED_CHARS_MAX)
 
 
 def _is_utf8(entry: Column) -> Column:
-    """Whether the bytes are UTF-8. Text that is read from other bytes has U+FFFD in it, which the JVM finds faster than
-    Spark checks bytes; where it is found, the text is written and compared, as it may have been there.
+    """Return whether the bytes are UTF-8.
+
+    Text read from other bytes has U+FFFD in it, which the JVM finds faster than Spark checks bytes; where it is found,
+    the text is encoded and compared, as it may have been there.
     """
     from pyspark.sql import functions as f
 
@@ -122,8 +122,9 @@ def _is_utf8(entry: Column) -> Column:
 
 
 def _let_bad_dates_be(spark: SparkSession) -> None:
-    """Before 4.0 a date that Spark 2 might have read otherwise ends the job, unless the session says that it is merely
-    bad, as later versions do by themselves.
+    """Configure the session to take an ambiguous old date as malformed.
+
+    Before 4.0 a date that Spark 2 might have read otherwise ends the job; later versions do this by themselves.
     """
     if spark.version.startswith("3.") and spark.conf.get(_TIME_PARSER) != "CORRECTED":
         spark.conf.set(_TIME_PARSER, "CORRECTED")

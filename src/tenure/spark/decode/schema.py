@@ -21,7 +21,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tenure.spark.toml_lines import KeyPath, Located, Problem, read_text, read_toml, refused
+from tenure.spark.toml_lines import KeyPath, Located, Problem, problems_error, read_text, read_toml
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -44,7 +44,7 @@ _PLAIN: Final = {
     "binary": "BinaryType",
 }
 SPELLED: Final = f"{', '.join(_PLAIN)}, decimal(10,2), array<…>, map<string,…>"
-"""Every type there is, for an error message."""
+"""Every type there is, for error messages."""
 _DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 _ARRAY: Final = re.compile(r"array<(.*)>", re.DOTALL)
 _MAP: Final = re.compile(r"map<\s*string\s*,(.*)>", re.DOTALL)
@@ -52,7 +52,7 @@ _DIGITS_MAX: Final = 38
 
 
 def type_of(word: str) -> DataType:
-    """The Spark type of that name. Raises ValueError, which says what is wrong with it."""
+    """Return the Spark type of that name. Raises ValueError with the reason."""
     from pyspark.sql import types
 
     word = word.strip()
@@ -72,24 +72,24 @@ def type_of(word: str) -> DataType:
 
 
 OWN_COLUMNS: Final = ("_seq", "_index", "_ingestion_time", "_metadata", "_malformed")
-"""Columns that stand beside the fields, so no field may have their names."""
+"""Columns beside the fields, so no field may have their names."""
 _CODE: Final = "bad_schema"
 _FIELDS_MAX: Final = 10_000
 _DEPTH_MAX: Final = 32
 
 
 def read_schema(file: Path) -> StructType:
-    """The fields that a schema file names. Raises Invalid (``bad_schema``) with every mistake, its file and line."""
+    """Return the fields of a schema file. Raises Invalid (``bad_schema``) with every mistake, its file and line."""
     schema = _from_json(file) if file.suffix == ".json" else _from_toml(file)
     taken: dict[str, str] = {}
     for name in schema.names:
         if name.lower() in OWN_COLUMNS:
-            raise refused(
+            raise problems_error(
                 [Problem(file, None, f"{name} is a column of Tenure's own: name the field otherwise")], code=_CODE
             )
         if taken.setdefault(name.lower(), name) != name:
             message = f"{taken[name.lower()]} and {name} differ in case only, and Spark takes them for the same"
-            raise refused([Problem(file, None, message)], code=_CODE)
+            raise problems_error([Problem(file, None, message)], code=_CODE)
     return schema
 
 
@@ -100,12 +100,12 @@ def _from_json(file: Path) -> StructType:
     try:
         schema = StructType.fromJson(json.loads(text))
     except json.JSONDecodeError as error:
-        raise refused([Problem(file, error.lineno, f"is not JSON: {error.msg}")], code=_CODE) from None
-    except Exception:  # whatever Spark meets in a document that is none of its own
+        raise problems_error([Problem(file, error.lineno, f"is not JSON: {error.msg}")], code=_CODE) from None
+    except Exception:  # any error of Spark's on a document that is not its own
         message = "is not a schema as df.schema.json() gives it"
-        raise refused([Problem(file, None, message)], code=_CODE) from None
+        raise problems_error([Problem(file, None, message)], code=_CODE) from None
     if not schema.fields:
-        raise refused([Problem(file, None, "names no field")], code=_CODE)
+        raise problems_error([Problem(file, None, "names no field")], code=_CODE)
     return schema
 
 
@@ -118,14 +118,14 @@ def _from_toml(file: Path) -> StructType:
     ]
     fields = located.values.get("fields")
     if not isinstance(fields, dict) or not fields:
-        raise refused(
+        raise problems_error(
             [*problems, located.problem(("fields",), "names no field: they stand under [fields]")], code=_CODE
         )
     if len(located.lines) > _FIELDS_MAX:
-        raise refused([located.problem((), f"more than {_FIELDS_MAX:,} fields")], code=_CODE)
+        raise problems_error([located.problem((), f"more than {_FIELDS_MAX:,} fields")], code=_CODE)
     schema = _struct(located, ("fields",), fields, problems)
     if problems:
-        raise refused(problems, code=_CODE)
+        raise problems_error(problems, code=_CODE)
     return schema
 
 
@@ -141,7 +141,7 @@ def _struct(located: Located, path: KeyPath, fields: dict[str, Any], problems: l
 
 
 def _kind(located: Located, path: KeyPath, value: Any, problems: list[Problem]) -> DataType | None:
-    """The type that a value spells; None behind a problem."""
+    """Return the type that a value names; None after a problem."""
     from pyspark.sql.types import ArrayType
 
     if len(path) > _DEPTH_MAX:

@@ -1,1 +1,1 @@
-"""Jobs on a buffer: ingest, backfill, compaction, streaming, and how they plan and retry."""
+"""Jobs on a buffer: ingest, backfill, compaction, streaming, with their plans, retries and error causes."""

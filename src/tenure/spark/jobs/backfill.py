@@ -1,7 +1,7 @@
-"""Replaying a range that the buffer still keeps, without a group: nothing is acknowledged, and nobody is fenced.
+"""Backfill: replay a range that the buffer still keeps, without a group. It acknowledges and fences nothing.
 
 The commits carry the sink's name, as those of the regular job do. So a table that holds a batch already is not given it
-again, and a new table gets all of it, but for what the group of the regular job has given up.
+again, and a new table gets all of it, except what the group of the regular job has given up.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from tenure.buffer.batch.format import Descriptor
-from tenure.buffer.collecting.quarantine import quarantined
+from tenure.buffer.collecting.quarantine import find_quarantined
 from tenure.buffer.inspect import entries
 from tenure.buffer.loop import background
 from tenure.buffer.reading.lag import Lag
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.store.interface import ObjectStore, open_store
 from tenure.errors import Conflict, Invalid
-from tenure.spark.jobs.halving import written
-from tenure.spark.jobs.plan import Limits, Planned, fitting
-from tenure.spark.jobs.range_writer import Mover, OnRange, Summary, Transform
+from tenure.spark.jobs.plan import Limits, Planned, take_fitting
+from tenure.spark.jobs.range_writer import OnRange, RangeWriter, Summary, Transform, write_range
 from tenure.spark.jobs.retrying import RETRY_MS, OnWait, Retrying, Stopped
 from tenure.spark.reader.reader import RangeReader, ReaderName
 from tenure.spark.reader.settings import ReaderSettings
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
     from tenure.spark.sinks.protocol import SparkSink
 
-__all__ = ["Replay", "Retained", "backfill", "retained"]
+__all__ = ["Replay", "Retained", "backfill", "find_retained"]
 
 
 def backfill(
@@ -55,35 +54,35 @@ def backfill(
     retry_ms: int = RETRY_MS,
     on_wait: OnWait | None = None,
 ) -> Summary:
-    """Bring the batches ``first`` to ``last``, both included, into the sink, but for those that its table holds.
+    """Bring the batches ``first`` to ``last``, both included, into the sink, except those that its table holds.
 
-    Each end is a sequence, or a time as ISO 8601 has it (UTC where it names no zone): from the first batch that has an
-    entry at or after it, to the last that has one at or before. Batches that ``group`` has given up are left out.
-    Give a table to one backfill at a time, and not to a job of a group meanwhile. ``stop``, ``retry_ms`` and
-    ``on_wait`` are those of ``ingest``. Raises Invalid (``range_gone``) where the buffer does not keep some of them,
-    Conflict (``sink_moved``) where a gap would be left behind what the table holds, and what ``ingest`` raises for
-    batches and sink.
+    Each end is a sequence, or a time in ISO 8601 (UTC where it names no zone): from the first batch that has an entry
+    at or after it, to the last that has one at or before. Batches that ``group`` has given up are left out. Give a
+    table to one backfill at a time, and not to a job of a group meanwhile. ``stop``, ``retry_ms`` and ``on_wait`` are
+    those of ``ingest``. Raises Invalid (``range_gone``) where the buffer does not keep some of them, Conflict
+    (``sink_moved``) where a gap would be left after what the table holds, and what ``ingest`` raises for batches and
+    sink.
     """
     given = settings or ReaderSettings()
     source = RangeReader(spark, buffer_url, reader=reader, settings=given)
-    mover = Mover(spark, sink, source, transform=transform, on_range=on_range)
+    writer = RangeWriter(spark, sink, source, transform=transform, on_range=on_range)
     retrying = Retrying(within_ms=retry_ms, stop=stop or threading.Event(), on_wait=on_wait)
     with suppress(Stopped):
-        found = retrying(partial(retained, buffer_url, first, last, settings=given.buffer))
+        found = retrying(partial(find_retained, buffer_url, first, last, settings=given.buffer))
         if found is None:
-            return mover.summary
+            return writer.summary
         replay = Replay(buffer_url, found, group=group, limits=limits or Limits(), settings=given.buffer)
         held = retrying(partial(sink.last_committed, spark, found.buffer))
         begin = retrying(partial(replay.begin, held))
         passed_over = max(0, min(begin, found.high + 1) - found.low)
-        mover.summary = msgspec.structs.replace(mover.summary, passed_over=passed_over)
+        writer.summary = msgspec.structs.replace(writer.summary, passed_over=passed_over)
         while begin <= found.high and not retrying.stop.is_set():
             began_s = time.monotonic()
             whole = retrying(partial(replay.planned, begin))
-            planned = written(mover, retrying, whole, halve=replay.halved)
+            planned = write_range(writer, retrying, whole, halve=replay.halve)
             begin = planned.high + 1
-            mover.count(planned, began_s, Lag(found.high - planned.high, 0))
-    return mover.summary
+            writer.count(planned, began_s, Lag(found.high - planned.high, 0))
+    return writer.summary
 
 
 class Retained(NamedTuple):
@@ -94,28 +93,28 @@ class Retained(NamedTuple):
     high: int
 
 
-def retained(
+def find_retained(
     url: str | ObjectStore, first: int | str, last: int | str, *, settings: BufferSettings | None = None
 ) -> Retained | None:
-    """The batches from ``first`` to ``last`` as ``backfill`` means them; None where no batch is between two times.
+    """Return the batches from ``first`` to ``last`` as in ``backfill``; None where no batch is between two times.
 
-    Raises Invalid for ends that are none, and (``range_gone``) for a sequence that is not kept.
+    Raises Invalid for ends that are malformed, and (``range_gone``) for a sequence that is not kept.
     """
     low, high = _end(first), _end(last)
     match low, high:
         case (int(), int()) | (datetime(), datetime()) if low > high:  # type: ignore[operator]
             raise Invalid(f"{first} to {last} is not a range: it ends before it begins")
-    found = background().run(_resolved(url, low, high, settings))
+    found = background().run(_resolve(url, low, high, settings))
     for wanted in (low, high):
         if isinstance(wanted, int) and (found is None or not found.low <= wanted <= found.high):
             raise _gone(wanted)
     return found
 
 
-async def _resolved(
+async def _resolve(
     url: str | ObjectStore, low: int | datetime, high: int | datetime, settings: BufferSettings | None
 ) -> Retained | None:
-    """What is kept between the two; times are compared with those of each batch's first and last entry."""
+    """Return what is kept between the two; times are compared with those of each batch's first and last entry."""
     buffer, lowest, highest = "", None, -1
     first = low if isinstance(low, int) else None
     async for each in entries(url, first, high + 1 if isinstance(high, int) else None, settings=settings):
@@ -128,7 +127,7 @@ async def _resolved(
 
 
 class Replay:
-    """The ranges of a replay: consecutive, and without what the group has given up."""
+    """The ranges of a replay: consecutive, and without the batches that the group has given up."""
 
     def __init__(
         self, url: str | ObjectStore, kept: Retained, *, group: str, limits: Limits, settings: BufferSettings
@@ -138,10 +137,10 @@ class Replay:
         self._group = group
 
     def begin(self, last: int | None) -> int:
-        """The first batch that a table which ends with ``last`` lacks: the first range begins there.
+        """Return the first batch that a table which ends with ``last`` lacks: the first range begins there.
 
         That is below the replay's own first batch where only batches that were given up lie between: a commit must
-        follow the one before it. Raises Conflict (``sink_moved``) where anything else does.
+        follow the one before it. Raises Conflict (``sink_moved``) where any other batch does.
         """
         low = self._kept.low
         if last is None:
@@ -156,33 +155,33 @@ class Replay:
         return last + 1
 
     def planned(self, begin: int) -> Planned:
-        """The range that begins at ``begin``. Raises Invalid (``range_gone``) where it is not kept any more."""
+        """Return the range that begins at ``begin``. Raises Invalid (``range_gone``) where it is not kept any more."""
         first = max(begin, self._kept.low)
         end = min(self._kept.high + 1, first + self._limits.batches_max)
-        page = background().run(_listed(self._store, first, end, self._settings))
+        page = background().run(_list_descriptors(self._store, first, end, self._settings))
         if not page or page[0].seq != first:
             raise _gone(first)
-        found = fitting(page, self._limits)
+        found = take_fitting(page, self._limits)
         high = found[-1].seq
         given_up = self._given_up(first, high)
         return Planned(self._kept.buffer, begin, high, tuple(each for each in found if each.seq not in given_up))
 
-    def halved(self, planned: Planned) -> Planned:
-        """Return the first half of a range that is too large for its table; those to come are no larger."""
+    def halve(self, planned: Planned) -> Planned:
+        """Return the first half of a range that is too large for its table; later ranges are no larger."""
         half = planned.first_half()
         self._limits = self._limits.no_more_than(half)
         return half
 
     def _given_up(self, low: int, high: int) -> set[int]:
-        return background().run(quarantined(self._store, low, high, group=self._group, settings=self._settings))
+        return background().run(find_quarantined(self._store, low, high, group=self._group, settings=self._settings))
 
 
-async def _listed(store: ObjectStore, low: int, end: int, settings: BufferSettings) -> list[Descriptor]:
+async def _list_descriptors(store: ObjectStore, low: int, end: int, settings: BufferSettings) -> list[Descriptor]:
     return [descriptor async for descriptor in entries(store, low, end, settings=settings)]
 
 
 def _end(given: int | str) -> int | datetime:
-    """A sequence or an instant."""
+    """Parse one end: a sequence or an instant."""
     if isinstance(given, int) or given.isdecimal():
         if (seq := int(given)) < 0:
             raise Invalid(f"{seq} is no sequence")

@@ -1,8 +1,8 @@
-"""Why a job of Spark's failed: the innermost cause, and what it means to the caller.
+"""Causes of a failed Spark job: the innermost one, and the error that it means to the caller.
 
-Spark reports a failure of a task as a text of many causes with their stacks. The last one says what happened; those in
-front of it say which task of which job did not get over it. A cause that passes, a full disk or a store that does not
-answer, says nothing about the rows: the same range is written again later.
+Spark reports a failure of a task as a text of many causes with their stacks. The last one is what happened; those
+before it say which task of which job failed of it. A transient cause, a full disk or a store that does not answer, is
+not the rows' fault: the same range is written again later.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Final
 
 from tenure import errors
 from tenure.buffer.ingest.sink import says_disk_full
-from tenure.buffer.store.interface import OutcomeUnknown
+from tenure.buffer.store.interface import OutcomeUnknown, StoreFull
 from tenure.errors import Conflict, Denied, LeaseLost, Overloaded, TenureError
 
-__all__ = ["failure", "is_of_spark", "is_of_the_rows", "named_causes", "passing", "reason_of"]
+__all__ = ["is_of_spark", "is_of_the_rows", "job_error", "named_causes", "reason_of", "transient_error"]
 
-# Of the rows or the statement: the same again would be refused the same way.
+# Of the rows or the statement: a repeat would be refused the same way.
 _OF_THE_ROWS: Final = frozenset(
     {
         *("AnalysisException", "ParseException", "IllegalArgumentException", "PythonException", "ArithmeticException"),
@@ -46,7 +46,7 @@ _REASON_CHARS_MAX: Final = 500
 
 
 def reason_of(error: Exception) -> str:
-    """Return what an error says in front of Java's stack, and its innermost cause where only the stack names it."""
+    """Return an error's message before Java's stack, and its innermost cause where only the stack names it."""
     text = str(error)
     said, causes = text.partition("\n\tat ")[0].strip(), _CAUSE.findall(text)
     said = " ".join(_PREAMBLE.sub("", said).split()) or type(error).__name__
@@ -56,17 +56,17 @@ def reason_of(error: Exception) -> str:
 
 
 def is_of_the_rows(error: Exception) -> bool:
-    """Whether a value or the statement is the cause: the same rows would fail again."""
+    """Return whether a value or the statement is the cause: the same rows would fail again."""
     return bool(_OF_THE_ROWS & {kind.__name__ for kind in type(error).__mro__} or _OF_A_VALUE.search(str(error)))
 
 
-def passing(error: Exception, doing: str) -> TenureError | None:
-    """Return the error for a cause outside of rows and steps: Overloaded (``disk_full``, ``table_unavailable``), or
-    Denied (``table_denied``). None for any other cause.
+def transient_error(error: Exception, doing: str) -> TenureError | None:
+    """Return the error for a transient cause, outside of rows and steps; None for any other cause.
 
-    ``doing`` is what failed, such as "batches 3 to 7 were not written".
+    That is Overloaded (``disk_full``, ``table_unavailable``), or Denied (``table_denied``). ``doing`` is what failed,
+    such as "batches 3 to 7 were not written".
     """
-    if not is_of_spark(error) and not isinstance(error, (OSError, OutcomeUnknown)):
+    if not is_of_spark(error) and not isinstance(error, (OSError, OutcomeUnknown, StoreFull)):
         return None
     text = str(error)
     begins = max((found.start() for found in _CAUSE.finditer(text)), default=0)
@@ -84,13 +84,14 @@ def passing(error: Exception, doing: str) -> TenureError | None:
     return None
 
 
-def failure(error: Exception, doing: str, *, code: str = "spark_failed") -> TenureError:
-    """Return the error for a job that Spark gave up, whatever the cause: an error of ours that a task raised is that
-    error again, and a cause that is not known is a Conflict with this code.
+def job_error(error: Exception, doing: str, *, code: str = "spark_failed") -> TenureError:
+    """Return the error for a job that Spark gave up, for any cause.
+
+    An error of ours that a task raised is that error again; an unknown cause is a Conflict with this code.
     """
     return (
         _raised_by_a_task(error)
-        or passing(error, doing)
+        or transient_error(error, doing)
         or Conflict(
             f"{doing}: {reason_of(error)}. Nothing of it was written to the table; mend the data or the step, and run "
             "again",
@@ -101,28 +102,27 @@ def failure(error: Exception, doing: str, *, code: str = "spark_failed") -> Tenu
 
 @contextmanager
 def named_causes(doing: str) -> Iterator[None]:
-    """Run a job of Spark's, or a commit that may be repeated; an error of Spark's, of a file system or of a store whose
-    cause passes is raised as what it means to the caller.
-    """
+    """Run a Spark job, or a commit that may be repeated, and raise a transient failure as the error it means."""
     try:
         yield
     except Exception as error:
-        named = passing(error, doing)
+        named = transient_error(error, doing)
         if named is None:
             raise
         raise named from error
 
 
 def is_of_spark(error: Exception) -> bool:
-    """Whether Spark reported the error. Not so where the JVM itself is gone: that does not pass."""
+    """Return whether Spark reported the error. False where the JVM itself is gone: that is not transient."""
     kind = type(error)
     return kind.__module__.partition(".")[0] in _SPARK_MODULES and kind.__name__ != "Py4JNetworkError"
 
 
 def _full(error: Exception, doing: str, *, by_spark_itself: bool) -> Overloaded:
     where = "where Spark keeps its own files (spark.local.dir)" if by_spark_itself else "under the table"
+    cause = error.__cause__ if isinstance(error, StoreFull) and isinstance(error.__cause__, OSError) else error
     return Overloaded(
-        f"{doing}, as the disk {where} is full: {reason_of(error)}. Free some space: the range is written again then",
+        f"{doing}, as the disk {where} is full: {reason_of(cause)}. Free some space: the range is written again then",
         code="disk_full",
     )
 

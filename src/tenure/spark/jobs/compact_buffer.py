@@ -1,8 +1,8 @@
-"""Small batches into well-sized files: a buffer's raw entries as a Parquet table by day or hour, each entry once.
+"""Compaction of a buffer: its raw entries in well-sized Parquet files, by day or hour, each entry once.
 
 A range is cut into as many shares as files of the wanted size fit into it: consecutive batches of about the same bytes.
 Each share is one task's, and so one file, or one more where a day ends within it. Batches and files are both Parquet
-with zstd, so the bytes of the one tell the bytes of the other.
+with zstd, so the bytes of a batch predict the bytes of a file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tenure.buffer.inspect import entries
 from tenure.buffer.loop import background
 from tenure.errors import Invalid
 from tenure.spark.jobs.ingest import ingest
-from tenure.spark.jobs.plan import Limits, balanced
+from tenure.spark.jobs.plan import Limits, balance
 from tenure.spark.jobs.range_writer import OnRange, Summary
 from tenure.spark.reader.reader import ReaderName
 from tenure.spark.sinks.files.log import FileLog
@@ -42,12 +42,12 @@ _PARTS: Final = {
     "day": "CAST(date_add(DATE'1970-01-01', CAST(floor(unix_millis(ingestion_time) / 86400000) AS INT)) AS STRING)",
     "hour": "lpad(CAST(pmod(floor(unix_millis(ingestion_time) / 3600000), 24) AS STRING), 2, '0')",
 }
-"""In UTC, whatever the time zone of the session is."""
+"""In UTC, for any time zone of the session."""
 _KEYS_TRIED: Final = 20
 
 
 class Compacted(msgspec.Struct, frozen=True):
-    """What a run made of what; ``files`` and ``files_bytes`` are those it added."""
+    """The result of a run; ``files`` and ``files_bytes`` are those it added."""
 
     summary: Summary
     files: int
@@ -77,21 +77,21 @@ class CompactTable:
         self._place = Place(where)
 
     def needs(self, spark_version: tuple[int, int]) -> Needs:
-        """As the file table's."""
+        """Return the file table's needs."""
         return self._table.needs(spark_version)
 
     def last_committed(self, spark: SparkSession, buffer: str) -> int | None:
-        """As the file table's."""
+        """Return the file table's last commit."""
         return self._table.last_committed(spark, buffer)
 
     def write(self, frame: DataFrame, commit: Commit) -> None:
         """Store the range's rows, in few files. Raises as the file table does."""
         batches = background().run(_descriptors(self._buffer_url, commit.low, commit.high))
-        shares = balanced(batches, min(_FILES_MAX, max(1, round(sum(b.bytes for b in batches) / self._file_bytes))))
-        self._table.write(_laid_out(frame, shares, by=self._by), commit)
+        shares = balance(batches, min(_FILES_MAX, max(1, round(sum(b.bytes for b in batches) / self._file_bytes))))
+        self._table.write(_lay_out(frame, shares, by=self._by), commit)
 
     def sizes(self) -> list[int]:
-        """The bytes of each file that is committed. Raises Corrupt for a damaged log."""
+        """Return the bytes of each committed file. Raises Corrupt for a damaged log."""
         state = background().run(FileLog(self._place.store(), self._place.spark_url).read())
         return [line.size for line in state.files]
 
@@ -108,9 +108,9 @@ def compact(
     limits: Limits | None = None,
     on_range: OnRange | None = None,
 ) -> Compacted:
-    """Bring everything that the buffer holds for the group into a table of well-sized files, and end.
+    """Bring everything that the buffer holds for the group into a table of well-sized files, and return.
 
-    The group has the table for its sink, so each entry is there once, whatever dies. Raises as ``ingest`` does.
+    The group has the table for its sink, so each entry is there once after any crash. Raises as ``ingest`` does.
     """
     table = CompactTable(buffer_url, where, by=by, file_bytes=file_bytes)
     limits = limits or Limits(
@@ -128,8 +128,8 @@ async def _descriptors(url: str, low: int, high: int) -> list[Descriptor]:
     return [descriptor async for descriptor in entries(url, low, high + 1)]
 
 
-def _laid_out(frame: DataFrame, shares: Sequence[Sequence[Descriptor]], *, by: By) -> DataFrame:
-    """The rows in one Spark partition per share, in the order of the buffer."""
+def _lay_out(frame: DataFrame, shares: Sequence[Sequence[Descriptor]], *, by: By) -> DataFrame:
+    """Return the rows in one Spark partition per share, in the order of the buffer."""
     from pyspark.sql import functions as f
 
     day = f.expr(_PARTS["day"])
@@ -144,7 +144,7 @@ def _laid_out(frame: DataFrame, shares: Sequence[Sequence[Descriptor]], *, by: B
 
 
 def _keys(spark: SparkSession, count: int) -> list[int]:
-    """One number for each of ``count`` partitions that Spark hashes into it: asked of Spark, which knows its hash.
+    """Return for each of ``count`` partitions a number that Spark hashes into it, asked of Spark itself.
 
     A range partitioning would do too, but reads everything twice to find out what is known here.
     """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tenure.spark.jobs.causes import failure, is_of_spark, passing
+from tenure.spark.jobs.causes import is_of_spark, job_error, transient_error
 from tenure.spark.sinks.files.compaction import FileCompaction
 from tenure.spark.sinks.places import Place
 
@@ -20,11 +20,11 @@ __all__ = ["CompactedTable", "compact_table"]
 _FILE_BYTES: Final = 128 << 20
 _KEEP_MS: Final = 86_400_000
 _ORDERS: Final = (("seq", "index"), ("_seq", "_index"))
-"""Columns that say where a row was in its buffer."""
+"""Columns with a row's place in its buffer."""
 
 
 class CompactedTable(msgspec.Struct, frozen=True):
-    """How many files of a table were replaced, and by how many."""
+    """The number of files that were replaced, and by how many."""
 
     files_before: int
     files_after: int
@@ -40,16 +40,16 @@ def compact_table(
 ) -> CompactedTable:
     """Rewrite the small files of the file table at ``where`` as files of up to ``file_bytes``, partition by partition.
 
-    Each row stays there once, whatever dies and whoever writes meanwhile. Replaced files are removed by the first run
-    that is ``keep_ms`` later. Raises Invalid for a place that is none, Corrupt for a damaged log or file, Overloaded
-    (``table_busy``, ``disk_full``) where the table refuses for now, Conflict (``spark_failed``).
+    Each row stays there once, after any crash and with concurrent writers. Replaced files are removed by the first run
+    that is ``keep_ms`` later. Raises Invalid for a place that has no table, Corrupt for a damaged log or file,
+    Overloaded (``table_busy``, ``disk_full``) where the table refuses for now, Conflict (``spark_failed``).
     """
     rewriter = _SparkRewriter(spark)
     compaction = FileCompaction(Place(where), rewriter, file_bytes=file_bytes, files_min=files_min, keep_ms=keep_ms)
     try:
         return CompactedTable(*compaction.run())
     except Exception as error:
-        named = (failure if is_of_spark(error) else passing)(error, "the files were not compacted")
+        named = (job_error if is_of_spark(error) else transient_error)(error, "the files were not compacted")
         if named is None:
             raise
         raise named from error
@@ -71,6 +71,6 @@ class _SparkRewriter:
         return self._read(paths).count()
 
     def _read(self, paths: Sequence[str]) -> DataFrame:
-        """Return the rows of files; one that is missing or damaged is an error, whatever the session says."""
+        """Return the rows of files. A missing or damaged file is an error with any settings of the session."""
         strict = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", "mergeSchema": "true"}
         return self._spark.read.options(**strict).parquet(*paths)

@@ -1,7 +1,7 @@
-"""What a job works on next: a group's batches, cut into ranges that every driver cuts alike.
+"""Planning: cut a group's batches into ranges, in the same way by every driver.
 
 A range is one commit of the sink. Its end is decided once, durably, before anything is read: a driver that was given up
-and its successor then carry the same identity, and a table can tell a repeat from news (docs/design/spark.md).
+and its successor then carry the same identity, and a table recognises a repeat (docs/design/spark.md).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from tenure.buffer.batch.format import Descriptor
 from tenure.buffer.blocking import Consumer
-from tenure.buffer.collecting.quarantine import quarantined
+from tenure.buffer.collecting.quarantine import find_quarantined
 from tenure.buffer.ingest.sink import Commit
 from tenure.buffer.loop import background
 from tenure.buffer.manifest.range_plans import RangePlans
@@ -24,18 +24,18 @@ from tenure.buffer.store.interface import ObjectStore, open_store
 from tenure.errors import Conflict, Invalid
 from tenure.limits import check_limits
 
-__all__ = ["Limits", "Plan", "Planned", "balanced", "fitting"]
+__all__ = ["Limits", "Plan", "Planned", "balance", "take_fitting"]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one range goes; a range has at least one batch, whatever its size."""
+    """The limits of one range; a range has at least one batch, of any size."""
 
     entries_max: int = 1_000_000
     """Entries of one range."""
     bytes_max: int = 1 << 30
     """Bytes of one range, as stored."""
     batches_max: int = 4_096
-    """Batches of one range: what the driver holds descriptors of."""
+    """Batches of one range: the driver holds their descriptors."""
 
     def __post_init__(self) -> None:
         check_limits(self)
@@ -53,14 +53,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Named(Protocol):
-    """A sink, as far as a commit's identity goes."""
+    """A sink's part in a commit's identity."""
 
     name: str
     schema_version: int
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """The batches ``low`` to ``high``, both included, of a buffer, but for those that were given up."""
+    """The batches ``low`` to ``high``, both included, of a buffer, except those that were given up."""
 
     buffer: str
     low: int
@@ -69,7 +69,7 @@ class Planned(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, descriptors: Sequence[Descriptor]) -> Planned:
-        """The range of these consecutive batches, of which there is at least one."""
+        """Return the range of these consecutive batches, of which there is at least one."""
         return cls(descriptors[0].buffer_id, descriptors[0].seq, descriptors[-1].seq, tuple(descriptors))
 
     @property
@@ -81,21 +81,22 @@ class Planned(msgspec.Struct, frozen=True):
         return sum(descriptor.bytes for descriptor in self.descriptors)
 
     def first_half(self) -> Planned:
-        """The batches up to the middle of the range, which has at least two: the same for whoever has the range."""
+        """Return the batches up to the middle of the range, which has at least two: every driver gets the same half."""
         middle = (self.low + self.high) // 2
         kept = tuple(each for each in self.descriptors if each.seq <= middle)
         return Planned(self.buffer, self.low, middle, kept)
 
     def commit(self, sink: Named) -> Commit:
-        """The identity under which the sink stores this range."""
+        """Return the identity under which the sink stores this range."""
         return Commit(self.buffer, sink.name, self.low, self.high, sink.schema_version)
 
 
 class Plan:
-    """A group's ranges, one behind the other; opening one fences the group's consumer before it.
+    """A group's ranges, one after the other; opening a plan fences the group's consumer before it.
 
-    ``last_committed`` is what the sink's table holds: the group goes on right behind. None goes on at its frontier.
-    Raises NotFound, Corrupt, Conflict (``sink_behind``, ``sink_ahead``) where the table and the group contradict.
+    ``last_committed`` is what the sink's table holds: the group continues right after it. None continues at its
+    frontier. Raises NotFound, Corrupt, Conflict (``sink_behind``, ``sink_ahead``) where the table and the group
+    contradict.
     """
 
     def __init__(
@@ -111,10 +112,10 @@ class Plan:
         self.limits = limits or Limits()
         self._settings = settings or BufferSettings()
         self._store = store = open_store(url) if isinstance(url, str) else url
-        self._consumer = _opened(store, last_committed, group=group, settings=self._settings)
+        self._consumer = _open_consumer(store, last_committed, group=group, settings=self._settings)
         self._cuts = RangePlans(store, self.buffer_id, group=group, settings=self._settings)
         self._cut_at: int | None = None
-        # Right behind the table's last one, also where batches that were given up lie between: a commit must follow it.
+        # Right after the table's last one, also where batches that were given up lie between: a commit must follow it.
         self._begin = self.next_seq if last_committed is None else last_committed + 1
         background().run(self._cuts.forget_below(self._begin))
 
@@ -124,24 +125,24 @@ class Plan:
 
     @property
     def next_seq(self) -> int:
-        """The first batch that is not acknowledged: where the next range begins."""
+        """Return the first batch that is not acknowledged: where the next range begins."""
         last = self._consumer.last_acked
         return 0 if last is None else last + 1
 
     @property
     def lag(self) -> Lag:
-        """How far the group is behind, by the last look at the buffer."""
+        """Return how far the group is behind, by the last read of the manifest."""
         return self._consumer.lag
 
     def next(self) -> Planned | None:
-        """The range that begins right behind what is acknowledged, or None where there is no batch yet.
+        """Return the range that begins right after what is acknowledged, or None where there is no batch yet.
 
-        The same range again until it is acknowledged; batches that the group has given up are left out of it, and where
-        that is all of them the range is empty: the table passes it under the identity that was agreed on. Raises
+        It is the same range again until it is acknowledged. Batches that the group has given up are left out of it, and
+        where that is all of them the range is empty: the table passes it under the identity that was agreed on. Raises
         LeaseLost when fenced, Corrupt for a plan that is damaged.
         """
         low, first = self._begin, self.next_seq
-        found = fitting(self._read(first, first + self.limits.batches_max), self.limits)
+        found = take_fitting(self._read(first, first + self.limits.batches_max), self.limits)
         if not found:
             return None
         high = background().run(self._cuts.agree(low, found[-1].seq))
@@ -153,8 +154,8 @@ class Plan:
         bad = self.given_up(low, high)
         return Planned(self.buffer_id, low, high, tuple(each for each in found if each.seq not in bad))
 
-    def halved(self, planned: Planned) -> Planned:
-        """Return the first half of the range that is being worked on, once where the second ends is decided.
+    def halve(self, planned: Planned) -> Planned:
+        """Return the first half of the range under way, once the end of the second half is decided.
 
         A driver that takes over between the two halves then plans the same second half. Ranges that are cut later are
         no larger than the half. Raises Corrupt for a plan that is damaged.
@@ -165,7 +166,7 @@ class Plan:
         return half
 
     def between(self, low: int, high: int) -> Planned:
-        """The batches ``low`` to ``high``, both included; they count as handed out, so that they can be acknowledged.
+        """Return the batches ``low`` to ``high``, both included; they count as handed out, so they can be acknowledged.
 
         Raises Invalid (``range_gone``) where some are not kept any more or are not there yet, LeaseLost when fenced.
         """
@@ -182,15 +183,15 @@ class Plan:
         return Planned.of(found)
 
     def given_up(self, low: int, high: int) -> set[int]:
-        """Which batches from ``low`` to ``high``, both included, the group has given up: one listing."""
+        """Return the batches from ``low`` to ``high``, both included, that the group has given up: one listing."""
         return _given_up(self._store, low, high, group=self.group, settings=self._settings)
 
     def end_seq(self) -> int:
-        """The newest batch of the buffer, -1 where there is none. Raises LeaseLost when fenced."""
+        """Return the newest batch of the buffer, -1 where there is none. Raises LeaseLost when fenced."""
         return self._consumer.end_seq()
 
     def ack_through(self, seq: int) -> None:
-        """Move the frontier behind ``seq``, durably, unless it is there already; the next range begins behind ``seq``.
+        """Move the frontier past ``seq``, durably, unless it is there already; the next range begins after ``seq``.
 
         Raises Invalid beyond what was planned, LeaseLost when fenced.
         """
@@ -213,7 +214,7 @@ class Plan:
         self.close()
 
     def _read(self, low: int, end: int) -> list[Descriptor]:
-        """The descriptors from ``low`` up to, not including, ``end``, page by page."""
+        """Return the descriptors from ``low`` up to, not including, ``end``, page by page."""
         found: list[Descriptor] = []
         while (first := low + len(found)) < end:
             page = self._consumer.descriptors(first, min(end, first + self._settings.descriptors_max))
@@ -223,8 +224,8 @@ class Plan:
         return found
 
 
-def fitting(descriptors: Sequence[Descriptor], limits: Limits) -> list[Descriptor]:
-    """As many of the first descriptors as the limits allow, and at least one if there is one."""
+def take_fitting(descriptors: Sequence[Descriptor], limits: Limits) -> list[Descriptor]:
+    """Return as many of the first descriptors as the limits allow, and at least one if there is one."""
     entries = size = 0
     for count, descriptor in enumerate(descriptors):
         entries += descriptor.entries
@@ -235,8 +236,8 @@ def fitting(descriptors: Sequence[Descriptor], limits: Limits) -> list[Descripto
     return list(descriptors)
 
 
-def balanced(descriptors: Sequence[Descriptor], parts: int) -> list[list[Descriptor]]:
-    """The descriptors in at most ``parts`` consecutive shares of about the same number of bytes, none of them empty.
+def balance(descriptors: Sequence[Descriptor], parts: int) -> list[list[Descriptor]]:
+    """Split the descriptors into at most ``parts`` consecutive, non-empty shares of about the same bytes.
 
     Each share ends at the batch that brings the sum closest to its part of the whole.
     """
@@ -250,7 +251,7 @@ def balanced(descriptors: Sequence[Descriptor], parts: int) -> list[list[Descrip
         behind = len(descriptors) - number
         open_parts = parts - len(shares)
         target = left / open_parts
-        must_close = behind <= open_parts - 1  # else a part would stay empty that could have had a batch
+        must_close = behind <= open_parts - 1  # otherwise a part would stay empty that could have had a batch
         if taken and open_parts > 1 and (must_close or size + descriptor.bytes / 2 > target):
             shares.append(taken)
             left -= size
@@ -262,8 +263,8 @@ def balanced(descriptors: Sequence[Descriptor], parts: int) -> list[list[Descrip
     return shares
 
 
-def _opened(store: ObjectStore, last_committed: int | None, *, group: str, settings: BufferSettings) -> Consumer:
-    """A consumer that goes on behind what the table holds, or the reason why it cannot, in terms of the table."""
+def _open_consumer(store: ObjectStore, last_committed: int | None, *, group: str, settings: BufferSettings) -> Consumer:
+    """Return a consumer that continues after what the table holds, or raise why it cannot, in terms of the table."""
     try:
         return Consumer(store, last_committed, group=group, settings=settings)
     except Invalid as error:
@@ -291,4 +292,4 @@ def _opened(store: ObjectStore, last_committed: int | None, *, group: str, setti
 
 
 def _given_up(store: ObjectStore, low: int, high: int, *, group: str, settings: BufferSettings) -> set[int]:
-    return background().run(quarantined(store, low, high, group=group, settings=settings))
+    return background().run(find_quarantined(store, low, high, group=group, settings=settings))

@@ -1,19 +1,26 @@
-"""Bringing ranges into a sink, one at a time, and counting them."""
+"""The range writer: read, transform and write ranges into a sink, one at a time, in halves where one is too large.
+
+The end of a range is decided before the size of its rows is known, and stays decided. So a range that is too large for
+the driver is halved at the middle of its sequences, which is the same for every driver; the end of the second half is
+agreed on before the first is written.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from tenure.buffer.ingest.sink import Commit
 from tenure.buffer.reading.lag import Lag
-from tenure.errors import Corrupt, Indeterminate
-from tenure.spark.jobs.causes import failure, is_of_spark
+from tenure.errors import Corrupt, Indeterminate, Invalid
+from tenure.spark.jobs.causes import is_of_spark, job_error
 from tenure.spark.jobs.plan import Planned
+from tenure.spark.jobs.retrying import Retrying
 from tenure.spark.reader.reader import RangeReader
 
 if TYPE_CHECKING:
@@ -21,7 +28,7 @@ if TYPE_CHECKING:
 
     from tenure.spark.sinks.protocol import SparkSink
 
-__all__ = ["Done", "Mover", "OnRange", "Summary", "Transform"]
+__all__ = ["Done", "OnRange", "RangeWriter", "Summary", "Transform", "write_range"]
 
 log = logging.getLogger("tenure.spark")
 
@@ -29,7 +36,7 @@ Transform = Callable[["DataFrame"], "DataFrame"]
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What a run moved; ``low`` and ``high`` are None where it moved nothing."""
+    """The total of a run; ``low`` and ``high`` are None where it wrote nothing."""
 
     ranges: int = 0
     batches: int = 0
@@ -42,7 +49,7 @@ class Summary(msgspec.Struct, frozen=True):
     """Batches that the table held already."""
 
     def plus(self, planned: Planned, seconds: float) -> Summary:
-        """With one more range, ``seconds`` after the run began."""
+        """Return the total with one more range, ``seconds`` after the run began."""
         return msgspec.structs.replace(
             self,
             ranges=self.ranges + 1,
@@ -56,7 +63,7 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """One range that is in the table: how long it took, the run so far, and how far the group is behind."""
+    """One range that is in the table: how long it took, the run so far, and the group's lag."""
 
     planned: Planned
     seconds: float
@@ -70,8 +77,8 @@ class Done(msgspec.Struct, frozen=True):
 OnRange = Callable[[Done], None]
 
 
-class Mover:
-    """Reads, transforms and writes; ``summary`` says what was moved so far."""
+class RangeWriter:
+    """A writer of ranges into a sink; ``summary`` is the total so far."""
 
     def __init__(
         self,
@@ -89,9 +96,11 @@ class Mover:
         self.summary = Summary()
 
     def write(self, planned: Planned) -> None:
-        """Read, transform and write a range. Raises Corrupt for a batch that is gone or damaged, whatever the sink made
-        of it, and what the sink raises; Indeterminate only if the table, asked once more, does not hold it. An error of
-        Spark's is raised as what its innermost cause means, Conflict (``spark_failed``) where that is not known.
+        """Read, transform and write a range.
+
+        Raises Corrupt for a batch that is gone or damaged, whatever the sink made of it, and what the sink raises;
+        Indeterminate only if the table, asked once more, does not hold it. Raises for an error of Spark's what its
+        innermost cause means, Conflict (``spark_failed``) where that is not known.
         """
         commit, writing = planned.commit(self._sink), False
         try:
@@ -104,12 +113,12 @@ class Mover:
         except Exception as error:
             if isinstance(error, Indeterminate) and self._holds(commit):
                 return
-            blamed = self._reader.blamed(error, planned)
+            blamed = self._reader.find_bad_batch(error, planned)
             if blamed is not None:
                 raise blamed from error
-            if not writing or not is_of_spark(error):  # what the caller's own transform raises stays what it is
+            if not writing or not is_of_spark(error):  # an error of the caller's own transform is raised as it is
                 raise
-            raise failure(error, f"batches {planned.low} to {planned.high} were not written") from error
+            raise job_error(error, f"batches {planned.low} to {planned.high} were not written") from error
 
     def count(self, planned: Planned, began_s: float, lag: Lag) -> None:
         """Add a range that is done to the summary, and report it; log what was left out of it."""
@@ -123,3 +132,22 @@ class Mover:
     def _holds(self, commit: Commit) -> bool:
         last = self._sink.last_committed(self._spark, commit.buffer)
         return last is not None and last >= commit.high
+
+
+def write_range(
+    writer: RangeWriter, retrying: Retrying, planned: Planned, *, halve: Callable[[Planned], Planned]
+) -> Planned:
+    """Write a range, or as much of its beginning as the table takes at once; return what was written.
+
+    Raises as ``RangeWriter.write``, Invalid (``too_large_for_driver``) only for a single batch.
+    """
+    while True:
+        try:
+            retrying(partial(writer.write, planned))
+        except Invalid as error:
+            if error.code != "too_large_for_driver" or planned.low == planned.high:
+                raise
+            log.info("batches %s to %s are written in halves: %s", planned.low, planned.high, error)
+            planned = retrying(partial(halve, planned))
+        else:
+            return planned

@@ -1,4 +1,4 @@
-"""Repeating what a table or a store refuses for now: with waits that grow up to a bound, and only what may be repeated.
+"""Retries of what a table or a store refuses for now: with growing, bounded waits, and only where allowed.
 
 A range keeps its identity, so asking, writing and acknowledging it may all be repeated: a table that holds it stores
 nothing.
@@ -25,16 +25,16 @@ log = logging.getLogger("tenure.spark")
 T = TypeVar("T")
 
 RETRY_MS: Final = 60_000
-"""How long a job that is to end repeats one call before it gives up."""
+"""The time for which a job that ends by itself repeats one call before it gives up."""
 _FIRST_WAIT_MS: Final = 250
 _LONGEST_WAIT_MS: Final = 30_000
 _NOT_NOW: Final = (Overloaded, Indeterminate, Closed)
 _OVER: Final = frozenset({"closed", "client_closed", "forked", "ingest_failed", "producer_halted"})
-"""Closed in this process: the same call can never succeed. A server that is closed comes back."""
+"""Codes of what is closed in this process: the same call can never succeed. A server that is closed comes back."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """A call that was refused for now: why, how often so far, and in how long it is repeated."""
+    """A call that was refused for now: the error, the attempts so far, and the wait until the next one."""
 
     error: TenureError
     attempts: int
@@ -42,15 +42,15 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 OnWait = Callable[[Waiting | None], None]
-"""Told before each wait, and with None once the call has gone through."""
+"""Called before each wait, and with None once the call has gone through."""
 
 
 class Stopped(Exception):
-    """Somebody asked for an end while a call waited to be repeated."""
+    """Raised where ``stop`` was set while a call waited to be repeated."""
 
 
 class Retrying:
-    """Repeats a call for ``within_ms``, or for as long as it takes where that is None; ``stop`` ends the wait."""
+    """A caller that repeats a call for ``within_ms``, or without limit where that is None; ``stop`` ends the wait."""
 
     def __init__(
         self,
@@ -68,8 +68,10 @@ class Retrying:
         self._chance = chance
 
     def __call__(self, call: Callable[[], T]) -> T:
-        """What the call gives. Raises what may not be repeated at once, what is still refused when the time is up with
-        what to do next, and Stopped.
+        """Return the call's result.
+
+        Raises at once what must not be repeated; what is still refused when the time is up, with the next step; and
+        Stopped.
         """
         began_ms, attempts = self._clock.boot_ms(), 0
         while True:
@@ -99,7 +101,7 @@ class Retrying:
 
 
 def _give_up(error: TenureError, attempts: int, spent_ms: int) -> NoReturn:
-    if attempts == 1:  # nobody wanted to wait
+    if attempts == 1:  # the caller did not want to wait
         raise error
     again = type(error)(
         f"{error.message} ({attempts} attempts in {spent_ms / 1000:.0f} s). See that it is back, and run again: the "

@@ -22,7 +22,7 @@ FAST_CHECKPOINTS = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     )
 }
-"""Configuration for checkpoints on a local disk; the class stands under this name since Spark 4.1."""
+"""Configuration for checkpoints on a local disk; the class has had this name since Spark 4.1."""
 
 
 def write_stream(
@@ -35,10 +35,10 @@ def write_stream(
 ) -> StreamingQuery:
     """Start a query that writes a stream of ``tenure-buffer`` to a sink, and return it.
 
-    Each micro-batch is one commit whose identity is the range it read, which Spark has written down before it runs: a
+    Each micro-batch is one commit whose identity is the range it read, which Spark has logged before it runs: a
     micro-batch that is run again after a crash has the same one, and the sink holds it already or takes it. ``trigger``
     is what ``DataStreamWriter.trigger`` takes, such as ``{"availableNow": True}``; without it micro-batches follow each
-    other. Steps that keep state belong in no ``transform``. Raises Invalid for a checkpoint whose files cannot be read
+    other. Do not put steps that keep state in ``transform``. Raises Invalid for a checkpoint whose files cannot be read
     from here.
     """
     open_store(checkpoint_store_url(checkpoint))
@@ -56,7 +56,7 @@ def write_stream(
 
 
 def _refuse_rows(rows: DataFrame, batch_id: int) -> None:
-    """Rows of a micro-batch that read nothing come from state, and no range could name them on a replay."""
+    """Raise for rows of a micro-batch that read nothing: they come from state, and a replay could not name them."""
     if not rows.isEmpty():
         raise Invalid(
             f"micro-batch {batch_id} has rows and read nothing from the buffer: write_stream takes no query with state",

@@ -1,4 +1,4 @@
-"""A pipeline in words: what `tenure pipeline explain` and the summary of a run say."""
+"""A pipeline in words, for `tenure pipeline explain` and the summary of a run."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tenure.spark.pipeline.config import Pipeline, Step
-from tenure.spark.pipeline.tables import place_of
+from tenure.spark.pipeline.file.sections import Pipeline, Step
+from tenure.spark.pipeline.file.sink import place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["described", "plan_of"]
+__all__ = ["describe", "plan_of"]
 
 _MALFORMED = {
     "column": "stay, with their text in _malformed",
@@ -22,8 +22,8 @@ _MALFORMED = {
 }
 
 
-def described(pipeline: Pipeline) -> list[str]:
-    """What happens to an entry, a sentence a line, in that order."""
+def describe(pipeline: Pipeline) -> list[str]:
+    """Return what happens to an entry, a sentence a line, in that order."""
     source, decode, schedule = pipeline.source, pipeline.decode, pipeline.schedule
     lines = [
         f"read {_source(pipeline)}, at most {source.entries_max:,} entries or {source.bytes_max:,} stored bytes at a "
@@ -48,7 +48,7 @@ def _source(pipeline: Pipeline) -> str:
 
 
 def plan_of(frame: DataFrame) -> str:
-    """Spark's formatted plan, which it prints by itself."""
+    """Return Spark's formatted plan, which it prints by itself."""
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
         frame.explain(mode="formatted")

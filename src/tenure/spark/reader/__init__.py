@@ -1,1 +1,1 @@
-"""A range of a buffer as a DataFrame."""
+"""The reader: a range of a buffer as a DataFrame, read by the JVM or by Python tasks."""

@@ -1,8 +1,8 @@
-"""The columns that a range has before it is decoded, as Spark and as Arrow name them.
+"""The raw columns of a range, before it is decoded, for Spark and for Arrow.
 
 ``seq`` and ``index`` together are an entry's identity: the batch, and the place in it. ``ingestion_time`` and
-``metadata`` are those of the produce call that it came with, and ``entry`` is the bytes as they were produced.
-No value is ever null.
+``metadata`` are those of the produce call that it came with, and ``entry`` is the bytes as they were produced. No value
+is ever null.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["RAW", "arrow_schema", "asked_columns", "spark_schema", "to_arrow"]
 
 RAW = ("seq", "index", "ingestion_time", "metadata", "entry")
 _ROW_BYTES = 24
-"""What a row takes beside its bytes: seq, index and time."""
+"""The bytes of a row beside its values: seq, index and time."""
 _ONE = pa.scalar(1, pa.int64())
 
 
 def arrow_schema(columns: Sequence[str] = RAW) -> pa.Schema:
-    """The columns as Arrow has them; times are instants, in microseconds."""
+    """Return the columns as Arrow's schema; times are instants, in microseconds."""
     kinds = dict(
         zip(RAW, (pa.int64(), pa.int64(), pa.timestamp("us", tz="UTC"), pa.binary(), pa.binary()), strict=True)
     )
@@ -37,7 +37,7 @@ def arrow_schema(columns: Sequence[str] = RAW) -> pa.Schema:
 
 
 def spark_schema() -> StructType:
-    """The columns as Spark has them."""
+    """Return the columns as Spark's schema."""
     from pyspark.sql.types import BinaryType, LongType, StructField, StructType, TimestampType
 
     kinds = (LongType(), LongType(), TimestampType(), BinaryType(), BinaryType())
@@ -45,7 +45,7 @@ def spark_schema() -> StructType:
 
 
 def asked_columns(schema: StructType) -> tuple[str, ...]:
-    """The names in a schema that a reader was given: some of the columns, in any order, each of its own type.
+    """Return the names in a schema given to a reader: some of the columns, in any order, each of its own type.
 
     Raises Invalid (``bad_columns``) for any other.
     """
@@ -66,7 +66,7 @@ def asked_columns(schema: StructType) -> tuple[str, ...]:
 def to_arrow(
     batch: Batch, *, columns: Sequence[str] = RAW, rows_max: int = 10_000, bytes_max: int = 16 << 20
 ) -> Iterator[pa.RecordBatch]:
-    """The batch's rows in record batches of at most this many rows and bytes, one row at least.
+    """Yield the batch's rows in record batches of at most this many rows and bytes, one row at least.
 
     A call's metadata is repeated on each of its rows, so it counts with every one of them, where it is asked for.
     """
@@ -78,7 +78,7 @@ def to_arrow(
 
 
 def _makers(batch: Batch) -> dict[str, Callable[[int, int], pa.Array]]:
-    """For each column a function that makes it, for so many rows from a row on."""
+    """Return for each column a function that makes it, for so many rows from a row on."""
     times = pa.array([range_.ingested_ms * 1000 for range_ in batch.ranges], pa.int64())
     instants = times.cast(pa.timestamp("us", tz="UTC"))
     entries, calls = _column(batch, "entry"), _column(batch, "range")
@@ -93,7 +93,7 @@ def _makers(batch: Batch) -> dict[str, Callable[[int, int], pa.Array]]:
 
 
 def _sizes(batch: Batch, columns: Sequence[str]) -> pa.Array:
-    """The bytes of each row."""
+    """Return the bytes of each row."""
     sizes = pc.add(pc.cast(pc.binary_length(_column(batch, "entry")), pa.int64()), _ROW_BYTES)
     if "metadata" not in columns:
         return sizes
@@ -106,13 +106,13 @@ def _metadata(batch: Batch) -> pa.Array:
 
 
 def _column(batch: Batch, name: str) -> pa.Array:
-    """A column of the batch's table as one array."""
+    """Return a column of the batch's table as one array."""
     chunks = batch.table.column(name).chunks
     return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
 
 
 def _slices(sizes: pa.Array, *, rows_max: int, bytes_max: int) -> Iterator[tuple[int, int]]:
-    """Where to cut rows of these sizes."""
+    """Yield where to cut rows of these sizes."""
     sums = memoryview(pc.cumulative_sum(sizes).buffers()[1]).cast("q")[: len(sizes)]
     start = 0
     while start < len(sizes):

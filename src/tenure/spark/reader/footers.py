@@ -1,7 +1,7 @@
-"""What the footers of a range's batches say, read by the driver: one small request per batch, many at a time.
+"""The footers of a range's batches, read by the driver: one small request per batch, many at a time.
 
-The times and the metadata of the produce calls stand there and nowhere else. Reading them also shows, before any task
-starts, that each batch is there, ends where it should and is the one that the manifest means.
+Only the footers hold the times and the metadata of the produce calls. Reading them also shows, before any task starts,
+that each batch is there, ends where it should and is the one in the manifest.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _MAGIC = b"PAR1"
 _END_BYTES = 8
 """A Parquet file ends with the length of its footer, in four bytes, and the four of its name."""
 _SLACK_BYTES = 1 << 20
-"""What a footer may hold beside its calls."""
+"""The bytes of a footer beside its calls."""
 
 
 def read_footers(
     url: str | ObjectStore, descriptors: Sequence[Descriptor], *, settings: ReaderSettings | None = None
 ) -> list[list[Range]]:
-    """The produce calls of each batch, in order.
+    """Return the produce calls of each batch, in order.
 
     Raises Corrupt for a batch that is gone or is not what its descriptor says, Invalid (``calls_too_large``) where the
     footers together exceed ``calls_bytes_max``: read fewer batches at a time, or let Python read them.
@@ -44,7 +44,7 @@ def read_footers(
 
 class _Footers:
     def __init__(self, store: ObjectStore, settings: ReaderSettings) -> None:
-        self._patient = RetryingStore(Metered(store, BufferMetrics()), settings.buffer)
+        self._retrying = RetryingStore(Metered(store, BufferMetrics()), settings.buffer)
         self._settings = settings
         self._bytes = 0
 
@@ -53,17 +53,17 @@ class _Footers:
 
         async def one(descriptor: Descriptor) -> list[Range]:
             async with gate:
-                return self._parsed(await self._footer(descriptor), descriptor)
+                return self._parse(await self._footer(descriptor), descriptor)
 
         reads = [asyncio.create_task(one(descriptor)) for descriptor in descriptors]
         try:
             return await asyncio.gather(*reads)
-        finally:  # where one fails, the others have nobody to read for
+        finally:  # after a failure the other reads serve no one
             for read in reads:
                 read.cancel()
 
     async def _footer(self, descriptor: Descriptor) -> bytes:
-        """The file's last bytes, the whole footer among them."""
+        """Return the file's last bytes, which contain the whole footer."""
         tail = await self._tail(descriptor, min(self._settings.tail_bytes, descriptor.bytes))
         if tail[-4:] != _MAGIC or len(tail) < _END_BYTES:
             raise unusable(descriptor, "batch_damaged", "it does not end like a Parquet file")
@@ -81,9 +81,9 @@ class _Footers:
         return tail if size <= len(tail) else await self._tail(descriptor, size)
 
     async def _tail(self, descriptor: Descriptor, length: int) -> bytes:
-        start, store = descriptor.bytes - length, self._patient.store
+        start, store = descriptor.bytes - length, self._retrying.store
         try:
-            tail = await self._patient.repeat(
+            tail = await self._retrying.repeat(
                 lambda: store.get(descriptor.location, start=start, length=length, limit_bytes=length)
             )
         except ObjectMissing:
@@ -92,7 +92,7 @@ class _Footers:
             raise unusable(descriptor, "batch_truncated", f"it ends before its {descriptor.bytes:,} bytes")
         return tail
 
-    def _parsed(self, tail: bytes, descriptor: Descriptor) -> list[Range]:
+    def _parse(self, tail: bytes, descriptor: Descriptor) -> list[Range]:
         try:
             file = pq.ParquetFile(pa.BufferReader(tail))
             ranges = footer_ranges(file, descriptor)

@@ -1,8 +1,8 @@
-"""Reading a range by Spark itself: batches are plain Parquet, which the JVM reads without Python.
+"""Reading a range by the JVM: batches are plain Parquet, which Spark reads without Python.
 
-What the files do not say comes from the driver, as a constant of the query: the sequence, and the calls' times and
-metadata, of which each row picks its own by its file and by its ``range``. Page checksums are verified by the
-reader; size, identity and number of rows by the driver, on the footers.
+What the files lack comes from the driver, as a constant of the query: the sequence, and the calls' times and metadata,
+of which each row picks its own by its file and by its ``range``. The reader verifies page checksums; the driver
+verifies size, identity and number of rows, on the footers.
 
 Expressions are SQL text, which reads shorter than columns built part by part in Python.
 """
@@ -30,11 +30,11 @@ from tenure.spark.reader.settings import ReaderSettings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Slots", "jvm_reaches", "jvm_root", "listed_in", "read_with_jvm"]
+__all__ = ["PerfectHash", "jvm_reaches", "jvm_root", "listing_tasks", "read_with_jvm"]
 
 
-class Slots:
-    """Numbers below ``size``, another one for each of these keys, which must differ. Other keys get any.
+class PerfectHash:
+    """A perfect hash: a different number below ``size`` for each of these distinct keys. Other keys get any.
 
     A key's remainder chooses its bucket, and its quotient the place there; each bucket is just wide enough that no two
     keys meet.
@@ -49,19 +49,19 @@ class Slots:
         *self._starts, self.size = accumulate(self._widths, initial=0)
 
     def of(self, key: int) -> int:
-        """The key's number."""
+        """Return the key's number."""
         rest, bucket = divmod(key, len(self._widths))
         return self._starts[bucket] + rest % self._widths[bucket]
 
     def sql(self, key: str) -> str:
-        """The same as an expression, where ``key`` is one that gives a bigint from 0 on."""
+        """Return the hash as an SQL expression, where ``key`` is one that gives a bigint from 0 on."""
         count = len(self._widths)
         start, width = (f"{_array(each)}[CAST({key} % {count} AS INT)]" for each in (self._starts, self._widths))
         return f"CAST({start} + ({key} DIV {count}) % {width} AS INT)"
 
 
 def _width(bucket: Sequence[int]) -> int:
-    """The least that keeps these numbers apart."""
+    """Return the least width that keeps these numbers apart."""
     width = max(len(bucket), 1)
     while len({number % width for number in bucket}) < len(bucket):
         width += 1
@@ -69,18 +69,18 @@ def _width(bucket: Sequence[int]) -> int:
 
 
 def _array(numbers: Sequence[int]) -> str:
-    """As text, which is parsed faster than an expression per number; the optimizer makes it a constant."""
+    """Return an array as text, which is parsed faster than an expression per number and becomes a constant."""
     return f"from_json('{list(numbers)}', 'array<int>')"
 
 
 _TASKS: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _setting = threading.Lock()
-"""Two reads at once would each take the other's number for the session's own."""
+"""A lock, as two concurrent reads would each take the other's number for the session's own."""
 
 
 @contextmanager
-def listed_in(spark: SparkSession, tasks: int) -> Iterator[None]:
-    """Let Spark list paths in at most so many tasks; the session has its own setting again at the end."""
+def listing_tasks(spark: SparkSession, tasks: int) -> Iterator[None]:
+    """Let Spark list paths in at most so many tasks, and restore the session's own setting at the end."""
     with _setting:
         before = spark.conf.get(_TASKS, None)
         spark.conf.set(_TASKS, str(tasks))
@@ -92,10 +92,10 @@ def listed_in(spark: SparkSession, tasks: int) -> Iterator[None]:
 
 _FILE_SCHEMA = "entry binary, range int"
 _CALLS_SCHEMA = "array<struct<key: bigint, seq: bigint, times: array<bigint>, metadata: array<binary>>>"
-# What tells the files of a range apart: their sizes, which cost a row nothing, or else their names.
+# What distinguishes the files of a range: their sizes, which cost a row nothing, or else their names.
 _SIZE = "_metadata.file_size"
 _NAME = "crc32(CAST(_metadata.file_name AS BINARY))"
-# A file that is not in the constant would be a mistake of ours; a null would hide it.
+# A file that is not in the constant would be a bug of ours; a null would hide it.
 _UNKNOWN = "CAST(raise_error(concat('no batch of the range: ', file)) AS BIGINT)"
 _ROWS = {
     "seq": f"if(calls.key <=> key, calls.seq, {_UNKNOWN})",
@@ -106,7 +106,7 @@ _ROWS = {
 }
 _GLOB = frozenset("*?[]{}\\")
 _SCHEMES = {"file": "file", "s3": "s3a", "gs": "gs"}
-# Whatever the session says: a batch that is missing or damaged is an error, never less data.
+# With any settings of the session a batch that is missing or damaged is an error, never less data.
 _OPTIONS = {
     "parquet.page.verify-checksum.enabled": "true",
     "ignoreMissingFiles": "false",
@@ -116,7 +116,7 @@ _OPTIONS = {
 
 
 class _Calls(msgspec.Struct):
-    """One file of a range; as JSON, bytes are base64, which is what Spark takes for binary."""
+    """One file of a range; in JSON, bytes are base64, which Spark takes for binary."""
 
     key: int
     seq: int
@@ -125,7 +125,7 @@ class _Calls(msgspec.Struct):
 
 
 def jvm_root(url: str) -> str | None:
-    """The buffer's address as Hadoop writes it, or None where Spark has no name for it."""
+    """Return the buffer's address in Hadoop's form, or None where Spark has no file system for it."""
     parts = urlsplit(url)
     if parts.scheme not in _SCHEMES or _GLOB & set(path := unquote(parts.path).rstrip("/")):
         return None
@@ -133,7 +133,7 @@ def jvm_root(url: str) -> str | None:
 
 
 def jvm_reaches(spark: SparkSession, root: str, descriptor: Descriptor) -> bool:
-    """Whether a task of this session can read the batch, by having one read it."""
+    """Return whether a task of this session can read the batch, by having one read it."""
     try:
         rows = _files(spark, root, [descriptor]).select("range").limit(1).collect()
     except Exception:  # no file system for the scheme, no key, no such bucket there, or the batch itself is bad
@@ -144,21 +144,20 @@ def jvm_reaches(spark: SparkSession, root: str, descriptor: Descriptor) -> bool:
 def read_with_jvm(
     spark: SparkSession, url: str | ObjectStore, root: str, planned: Planned, *, parts: int, settings: ReaderSettings
 ) -> DataFrame:
-    """The range's rows, in at most so many tasks: Spark counts 4 MiB for opening a file, however small it is.
+    """Return the range's rows, in at most so many tasks: Spark counts 4 MiB for opening a file of any size.
 
-    Raises as ``read_footers`` does, and Invalid (``names_collide``); what is wrong with the pages shows when it is
-    computed.
+    Raises as ``read_footers`` does, and Invalid (``names_collide``); damaged pages show when it is computed.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
     key, keys = _keys(planned.descriptors)
-    slots = Slots(keys)
+    slots = PerfectHash(keys)
     text = _calls(planned, read_footers(url, planned.descriptors, settings=settings), keys, slots)
     calls = F.from_json(F.lit(text), _CALLS_SCHEMA)[F.expr(slots.sql(key))].alias("calls")
-    told = (f"{key} AS key", "_metadata.file_name AS file", "_metadata.row_index AS index")
-    with listed_in(spark, parts):
+    file_columns = (f"{key} AS key", "_metadata.file_name AS file", "_metadata.row_index AS index")
+    with listing_tasks(spark, parts):
         files = _files(spark, root, planned.descriptors)
-    placed = files.select("entry", "range", *map(F.expr, told), calls)
+    placed = files.select("entry", "range", *map(F.expr, file_columns), calls)
     return placed.selectExpr(*(f"{_ROWS[name]} AS {name}" for name in RAW)).coalesce(parts)
 
 
@@ -168,7 +167,7 @@ def _files(spark: SparkSession, root: str, descriptors: Sequence[Descriptor]) ->
 
 
 def _keys(descriptors: Sequence[Descriptor]) -> tuple[str, list[int]]:
-    """How a row tells its file, as an expression, and what that is for each. Raises Invalid (``names_collide``)."""
+    """Return the expression that identifies a row's file, and its values. Raises Invalid (``names_collide``)."""
     sizes = [descriptor.bytes for descriptor in descriptors]
     if len(set(sizes)) == len(sizes):
         return _SIZE, sizes
@@ -181,8 +180,8 @@ def _keys(descriptors: Sequence[Descriptor]) -> tuple[str, list[int]]:
     return _NAME, names
 
 
-def _calls(planned: Planned, ranges: Sequence[Sequence[Range]], keys: Sequence[int], slots: Slots) -> str:
-    """What the driver knows of each file, at its slot."""
+def _calls(planned: Planned, ranges: Sequence[Sequence[Range]], keys: Sequence[int], slots: PerfectHash) -> str:
+    """Return what the driver knows of each file, at its slot."""
     known: list[_Calls | None] = [None] * slots.size
     for descriptor, calls, key in zip(planned.descriptors, ranges, keys, strict=True):
         times, metadata = [call.ingested_ms for call in calls], [call.metadata for call in calls]

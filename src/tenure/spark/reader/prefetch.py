@@ -1,4 +1,4 @@
-"""Fetching batches one ahead: the next comes in while Spark takes the rows of the one before. A task holds two."""
+"""Prefetch batches: the next one is fetched while Spark takes the rows of the one before. A task holds two."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from tenure.buffer.batch.fetch import FetchHandle
 from tenure.buffer.batch.format import Batch, Descriptor
 
-__all__ = ["fetched_ahead"]
+__all__ = ["prefetch"]
 
 
-def fetched_ahead(handle: FetchHandle, descriptors: Sequence[Descriptor]) -> Iterator[tuple[Descriptor, Future[Batch]]]:
-    """Each batch in order, as a future: what is wrong with one shows in its result, and the rest go on."""
+def prefetch(handle: FetchHandle, descriptors: Sequence[Descriptor]) -> Iterator[tuple[Descriptor, Future[Batch]]]:
+    """Yield each batch in order, as a future: a bad batch raises in its result, and the rest go on."""
     before: tuple[Descriptor, Future[Batch]] | None = None
     with ThreadPoolExecutor(1, thread_name_prefix="tenure-ahead") as pool:
         for descriptor in descriptors:

@@ -1,7 +1,7 @@
-"""Reading a range by Python tasks: for stores that the JVM has no way to, with the store's own checks of each batch.
+"""Reading a range by Python tasks: for stores that the JVM cannot reach, with the store's own checks of each batch.
 
 A task gets a share of the range, consecutive batches of about the same size in sum, fetches the next while Spark takes
-the one before, and hands on Arrow. The store is opened in the task: nothing that is connected is sent to it.
+the one before, and yields Arrow. It opens the store itself: no connection is sent to it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import msgspec
 
 from tenure.buffer.batch.fetch import FetchHandle
 from tenure.buffer.batch.format import Descriptor
-from tenure.spark.jobs.plan import Planned, balanced
+from tenure.spark.jobs.plan import Planned, balance
 from tenure.spark.reader.columns import spark_schema, to_arrow
-from tenure.spark.reader.prefetch import fetched_ahead
+from tenure.spark.reader.prefetch import prefetch
 from tenure.spark.reader.settings import ReaderSettings
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ __all__ = ["Fetch", "read_with_python"]
 def read_with_python(
     spark: SparkSession, url: str, planned: Planned, *, parts: int, settings: ReaderSettings
 ) -> DataFrame:
-    """The range's rows; what is wrong with a batch shows when it is computed."""
-    shares = balanced(planned.descriptors, parts)
+    """Return the range's rows; a bad batch shows when it is computed."""
+    shares = balance(planned.descriptors, parts)
     work = Fetch(url, shares, settings=settings)
 
     def fetched(ids: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -39,7 +39,7 @@ def read_with_python(
 
 
 class Fetch:
-    """What a task does: the ids of shares come in, their rows go out. It is sent as bytes and settings."""
+    """The function of a task: the ids of shares come in, their rows go out. It is sent as bytes and settings."""
 
     def __init__(self, url: str, shares: Sequence[Sequence[Descriptor]], *, settings: ReaderSettings) -> None:
         self._url = url
@@ -53,5 +53,5 @@ class Fetch:
 
     def _share(self, share: list[Descriptor]) -> Iterator[pa.RecordBatch]:
         settings = self._settings
-        for _, fetched in fetched_ahead(FetchHandle(self._url, settings=settings.buffer), share):
+        for _, fetched in prefetch(FetchHandle(self._url, settings=settings.buffer), share):
             yield from to_arrow(fetched.result(), rows_max=settings.rows_max, bytes_max=settings.rows_bytes_max)

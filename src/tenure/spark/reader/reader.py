@@ -21,14 +21,14 @@ __all__ = ["RangeReader", "ReaderName", "cores_of", "parts_of", "read_range"]
 
 
 def parts_of(planned: Planned, settings: ReaderSettings, *, cores: int) -> int:
-    """As many tasks as there is work for, and at most so many per core."""
+    """Return as many tasks as there is work for, and at most so many per core."""
     opening_bytes = settings.open_bytes * len(planned.descriptors)
     per_core = 1 if planned.bytes < opening_bytes else settings.parts_per_core
     return max(1, min(cores * per_core, (planned.bytes + opening_bytes) // settings.part_bytes_min))
 
 
 def cores_of(spark: SparkSession) -> int:
-    """How many tasks this session runs at once, as far as Spark tells: how many it makes where nobody says."""
+    """Return how many tasks this session runs at once, as far as Spark shows it by its default partitions."""
     from pyspark.sql import functions as F  # noqa: N812
 
     numbered = spark.range(1_000_000).select(F.spark_partition_id().alias("number"))
@@ -38,7 +38,7 @@ def cores_of(spark: SparkSession) -> int:
 log = logging.getLogger("tenure.spark")
 
 _FOR_PYTHON = frozenset({"calls_too_large", "names_collide"})
-"""Why a range that the JVM reaches is read by Python all the same."""
+"""Codes for which ``auto`` falls back to Python on a range that the JVM reaches."""
 
 ReaderName = Literal["auto", "jvm", "python"]
 
@@ -57,12 +57,12 @@ def read_range(
 
 
 class RangeReader:
-    """Reads ranges of one buffer in one session; what it finds out about them it asks once.
+    """A reader of ranges of one buffer in one session; it decides once how to read them.
 
     ``auto`` lets Python read ranges of small batches. It lets the JVM read all others if the JVM can read the first
     batch of the first of them, and Python otherwise. ``parts`` is the number of tasks; by default it follows from the
-    range and the session's cores. Raises Invalid for a buffer that tasks cannot reach, or that the JVM is told to read
-    and has no name for.
+    range and the session's cores. Raises Invalid for a buffer that tasks cannot reach, and with ``jvm`` for one that
+    the JVM has no file system for.
     """
 
     def __init__(
@@ -91,8 +91,10 @@ class RangeReader:
         self._by_jvm = None if reader == "auto" and self._root is not None else self._root is not None
 
     def read(self, planned: Planned) -> DataFrame:
-        """The range's rows. Raises Corrupt for a batch that shows already that it is gone or damaged, Invalid
-        (``calls_too_large``, ``names_collide``) where the JVM is told to read a range that it cannot.
+        """Return the range's rows.
+
+        Raises Corrupt for a batch that shows already that it is gone or damaged, Invalid (``calls_too_large``,
+        ``names_collide``) where the JVM is to read a range that it cannot.
         """
         if not planned.descriptors:  # all of them were given up
             return self._spark.createDataFrame([], spark_schema())
@@ -107,10 +109,10 @@ class RangeReader:
             log.info("batches %s to %s are read by Python: %s", planned.low, planned.high, error)
             return self._with_python(planned)
 
-    def blamed(self, error: Exception, planned: Planned) -> Corrupt | None:
-        """What is wrong with the batch that a failed job names, if that is why it failed.
+    def find_bad_batch(self, error: Exception, planned: Planned) -> Corrupt | None:
+        """Return what is wrong with the batch that a failed job names, if that is why it failed.
 
-        Spark's own errors are long and name a file; what the store's checks say of it is short and says what to do.
+        Spark's own errors are long and name a file; the store's check of it is short and has the next step.
         """
         text = f"{error} {error.__cause__ or ''}"
         named = [each for each in planned.descriptors if each.location.rpartition("/")[2] in text]

@@ -1,1 +1,1 @@
-"""A report on what queues did, from the lifecycle events that were exported: tables, and a page to look at."""
+"""The report on queues, from the exported lifecycle events: tables, and an HTML page."""

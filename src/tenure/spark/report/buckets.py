@@ -1,4 +1,4 @@
-"""How figures are cut into few points: time into at most 120 steps, durations and deliveries into fixed classes."""
+"""Buckets: time in at most 120 steps, durations and deliveries in fixed classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
 ]
 
 POINTS_MAX: Final = 120
-"""No plot over time has more points, however long the time is."""
+"""The most points of a plot over time, for any span."""
 
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 _STEPS_MS: Final = (
@@ -35,7 +35,7 @@ DELIVERIES: Final = (0, 1, 2, 3, 4, 5, 6, 11, 21, 51, 101)
 
 
 def step_ms_for(first_ms: int, last_ms: int) -> int:
-    """The smallest round step that cuts the time from first to last into at most POINTS_MAX points.
+    """Return the smallest round step that cuts the time from first to last into at most POINTS_MAX points.
 
     Points begin at whole multiples of the step, so that a time may touch one more than it is long.
     """
@@ -49,7 +49,7 @@ def step_ms_for(first_ms: int, last_ms: int) -> int:
 
 
 def deliveries_label(low: int) -> str:
-    """The class that begins at ``low``, in words: ``3``, ``6–10``, ``over 100``."""
+    """Return the label of the class that begins at ``low``: ``3``, ``6–10``, ``over 100``."""
     place = DELIVERIES.index(low)
     if place == len(DELIVERIES) - 1:
         return f"over {low - 1}"

@@ -1,6 +1,6 @@
-"""The report as a Spark job: read, check, explode once, work out the tables, write them, and make the page.
+"""The report as a Spark job: read, check, explode once, compute the tables, write them, and make the page.
 
-What is read is parsed once and kept on the executors' disks, and so are the steps; no action brings more than a bounded
+The input is parsed once and kept on the executors' disks, and so are the steps; no action brings more than a bounded
 number of rows to the driver.
 """
 
@@ -15,14 +15,14 @@ import msgspec
 
 from tenure.errors import Invalid, NotFound
 from tenure.spark.report.buckets import RUN_CONF, step_ms_for
-from tenure.spark.report.collected import collected
+from tenure.spark.report.events import BufferEvents, TableEvents
 from tenure.spark.report.model import Figures
-from tenure.spark.report.page import page
-from tenure.spark.report.source import BufferEvents, TableEvents
+from tenure.spark.report.page.page import page
+from tenure.spark.report.read_back import read_figures
 from tenure.spark.report.steps import steps_of
 from tenure.spark.report.tables import TABLES, Inputs
 from tenure.spark.sinks.places import Place
-from tenure.spark.sinks.session_conf import borrowed_conf
+from tenure.spark.sinks.session_conf import session_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +33,7 @@ PAGE: Final = "report.html"
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """What a report is about: some queues, or all; events from ``since_ms`` on and before ``until_ms``."""
+    """The scope of a report: some queues, or all; events from ``since_ms`` on and before ``until_ms``."""
 
     queues: tuple[str, ...] = ()
     since_ms: int | None = None
@@ -41,7 +41,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_out(out: Path) -> None:
-    """Refuse a directory that is something else's. Raises Invalid (``report_out``)."""
+    """Raise Invalid (``report_out``) for a directory that holds something else."""
     if out.exists() and not out.is_dir():
         raise Invalid(f"{out} is a file: name a directory for the report", code="report_out")
     if out.exists() and any(out.iterdir()) and not (out / PAGE).exists():
@@ -65,8 +65,8 @@ def make_report(
 
     check_out(out)
     place = Place(out)
-    told = on_step or (lambda _: None)
-    told("reading the events")
+    report_step = on_step or (lambda _: None)
+    report_step("reading the events")
     with ExitStack() as kept:
 
         def keep(frame: DataFrame) -> DataFrame:
@@ -74,7 +74,7 @@ def make_report(
             return frame
 
         if source.is_small:
-            kept.enter_context(borrowed_conf(spark, RUN_CONF))
+            kept.enter_context(session_conf(spark, RUN_CONF))
         rows = source.rows(spark)
         events = keep(_within(rows.coalesce(1) if source.is_small else rows, scope or Scope()))
         first_ms, last_ms, malformed = _span(events)
@@ -85,9 +85,9 @@ def make_report(
         out.mkdir(parents=True, exist_ok=True)
         (out / PAGE).touch()  # so that a report cut off here may be made again
         for number, (name, table) in enumerate(TABLES.items(), 1):
-            told(f"working out {name}, {number} of {len(TABLES)}")
+            report_step(f"working out {name}, {number} of {len(TABLES)}")
             table(inputs).repartition(1).write.mode("overwrite").parquet(place.spark_path(f"tables/{name}"))
-    figures = collected(
+    figures = read_figures(
         out / "tables", source=source.url, only=scope.queues if scope else (), step_ms=step_ms, malformed=malformed
     )
     (out / PAGE).write_text(page(figures), encoding="utf-8")
@@ -95,9 +95,9 @@ def make_report(
 
 
 def _within(events: DataFrame, scope: Scope) -> DataFrame:
-    """The events of the scope, and every row that cannot be placed.
+    """Return the events of the scope, and every row that cannot be placed.
 
-    A gap stands at the last event before it, so that one which began before the scope may reach into it: it stays.
+    A gap carries the time of the last event before it, so one which began before the scope may reach into it: it stays.
     """
     from pyspark.sql import functions as f
 
@@ -111,7 +111,7 @@ def _within(events: DataFrame, scope: Scope) -> DataFrame:
 
 
 def _span(events: DataFrame) -> tuple[int, int, int]:
-    """When the first and the last event happened, and how many rows are none. Raises NotFound where there is none."""
+    """Return the times of the first and the last event, and the number of malformed rows. Raises NotFound if none."""
     from pyspark.sql import functions as f
 
     placed = f.when(f.expr("is_event AND event <> 'gap'"), f.col("ts"))

@@ -1,4 +1,4 @@
-"""What a report says, as plain values: a bounded number of rows of each table, ready for a page or a terminal."""
+"""The figures of a report as plain values: a bounded number of rows of each table, for a page or a terminal."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def arrived(self) -> int:
-        """Jobs that came into the queue, whoever put them there."""
+        """Return the jobs that came into the queue, from any producer."""
         return self.produced + self.moved_in
 
     @property
     def returned(self) -> int:
-        """Deliveries that were given back or ran out."""
+        """Return the deliveries that were given back or expired."""
         return self.released + self.expired
 
 
@@ -133,7 +133,7 @@ class Poison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
-    """What one worker did."""
+    """The figures of one worker."""
 
     queue: str | None
     node: str
@@ -164,8 +164,10 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the page shows. Lists are the beginnings of their tables, in the order of importance; ``…_count`` says
-    how many rows the table has.
+    """All figures of the page.
+
+    Lists are the beginnings of their tables, in the order of importance; ``…_count`` is the number of rows in the
+    table.
     """
 
     source: str
@@ -195,5 +197,5 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     gaps_count: int
 
     def latency_of(self, queue: str | None, measure: str) -> Latency | None:
-        """The percentiles of a measure, where there are any."""
+        """Return the percentiles of a measure, where there are any."""
         return next((each for each in self.latency if (each.queue, each.measure) == (queue, measure)), None)

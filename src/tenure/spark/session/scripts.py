@@ -1,4 +1,4 @@
-"""Small scripts that Spark starts in the place of Java and of Python; each is kept once, in the user's cache."""
+"""Small scripts that Spark starts in place of Java and of Python, each stored once in the user's cache."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 from tenure.errors import Invalid
 
-__all__ = ["kept_script"]
+__all__ = ["store_script"]
 
 
-def kept_script(place: str, script: str) -> Path:
-    """The directory under which the script stands at ``place``; made where it is not there yet.
+def store_script(place: str, script: str) -> Path:
+    """Return the directory that contains the script at ``place``, and make it if absent.
 
-    Other words are another directory, so that no process finds its script changed. Raises Invalid where there is no
+    Another script is another directory, so that no process finds its script changed. Raises Invalid where there is no
     place for it.
     """
     name = hashlib.sha256(script.encode()).hexdigest()[:16]
@@ -39,13 +39,13 @@ def _user_cache() -> Path:
 
 
 def _is_safe(path: Path) -> bool:
-    """Whether it may be started here, and nobody else can have put another in its place."""
+    """Return whether it may be started here, and no other user can have replaced it."""
     mine = all(held.stat().st_uid == os.getuid() for held in (path, *path.parents[:3]))
     return mine and os.access(path, os.X_OK)
 
 
 def _write(path: Path, script: str) -> None:
-    """Put the script there whole, for processes may start side by side."""
+    """Write the script whole, as processes may start side by side."""
     try:
         if path.read_text() == script and os.access(path, os.X_OK):
             return

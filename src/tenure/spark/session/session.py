@@ -1,4 +1,4 @@
-"""A Spark session that a command or a test may start: quiet, of modest size, and with what its sinks need.
+"""Open a Spark session for a command or a test: quiet, of modest size, and with what its sinks need.
 
 A job that already has a session, on a managed cluster or under spark-submit, needs none of this.
 """
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from tenure.errors import Invalid
 from tenure.extras import needs_extra
-from tenure.spark.session.jvm_start import explained, reachable, started_quietly
-from tenure.spark.session.scripts import kept_script
+from tenure.spark.session.jvm_start import check_reachable, explain, start_quietly
+from tenure.spark.session.scripts import store_script
 from tenure.spark.sinks.protocol import Needs
 
 if TYPE_CHECKING:
@@ -34,15 +34,15 @@ exec {python} "$@"
 
 
 def interpreter() -> str:
-    """What PYSPARK_PYTHON is to be for a local Spark."""
+    """Return the value of PYSPARK_PYTHON for a local Spark."""
     if not _is_installed():
         return sys.executable
     script = _SCRIPT.format(python=shlex.quote(sys.executable))
-    return str(kept_script("python", script) / "python")
+    return str(store_script("python", script) / "python")
 
 
 def _is_installed() -> bool:
-    """Whether every process finds the pyspark of this one, without the archives."""
+    """Return whether every process finds the pyspark of this one, without the archives."""
     import pyspark
 
     named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -72,7 +72,7 @@ _AS_MANY_AS_CORES: Final = (
 
 
 def spark_version() -> tuple[int, int]:
-    """Major and minor version of the pyspark that is installed. Raises Invalid (``no_spark``) where none is."""
+    """Return major and minor version of the installed pyspark. Raises Invalid (``no_spark``) where none is."""
     for name in ("pyspark", "pyspark-client", "databricks-connect"):
         try:
             major, minor, *_ = version(name).split(".")
@@ -90,10 +90,10 @@ def open_session(
     conf: Mapping[str, str] | None = None,
     needs: Sequence[Needs] = (),
 ) -> SparkSession:
-    """A session: on ``master`` (``local[*]`` unless told), or through Spark Connect where ``remote`` names a server.
+    """Open a session: on ``master`` (default ``local[*]``), or through Spark Connect where ``remote`` is a server.
 
     ``conf`` wins over the defaults; lists of packages and extensions are joined with what the sinks need. Raises
-    Invalid (``no_spark``, ``no_java``, ``spark_start``, ``remote_packages``) where no session can be had, and says what
+    Invalid (``no_spark``, ``no_java``, ``spark_start``, ``remote_packages``) where no session can be opened, with what
     to do.
     """
     spark_version()
@@ -101,17 +101,17 @@ def open_session(
         raise Invalid("a session has a master or a remote, not both")
     remote = remote or (None if master is not None else os.environ.get("SPARK_REMOTE"))
     if remote is not None and not remote.startswith("local"):
-        return _connected(name, remote, conf=conf or {}, needs=needs)
+        return _connect(name, remote, conf=conf or {}, needs=needs)
     under_submit = "PYSPARK_GATEWAY_PORT" in os.environ
     master = master or remote or (None if under_submit else "local[*]")
-    settings = _merged(_defaults(master), conf or {}, needs)
+    settings = _merge(_defaults(master), conf or {}, needs)
     if master is not None and master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", interpreter())
     elif master is not None:
-        reachable(master, what="master")
+        check_reachable(master, what="master")
     if under_submit:
-        return _explaining(lambda: _build(name, settings, master=master), where="the cluster of spark-submit")
-    return started_quietly(lambda: _build(name, settings, master=master, remote=remote), where=str(master))
+        return _start(lambda: _build(name, settings, master=master), where="the cluster of spark-submit")
+    return start_quietly(lambda: _build(name, settings, master=master, remote=remote), where=str(master))
 
 
 def _build(
@@ -131,7 +131,7 @@ def _build(
 
 
 def _hush() -> None:
-    """Since 4.0 Spark also logs every error of a query that it raises, with the whole Java trace, to standard error."""
+    """Stop Spark's own log of errors: since 4.0 it also logs each error that it raises, with the whole Java trace."""
     try:
         from pyspark.logger import PySparkLogger
     except ImportError:
@@ -140,8 +140,8 @@ def _hush() -> None:
         PySparkLogger.getLogger(name).disabled = True
 
 
-def _connected(name: str, remote: str, *, conf: Mapping[str, str], needs: Sequence[Needs]) -> SparkSession:
-    """A session of a Spark Connect server, whose jars and extensions are not ours to choose."""
+def _connect(name: str, remote: str, *, conf: Mapping[str, str], needs: Sequence[Needs]) -> SparkSession:
+    """Open a session of a Spark Connect server, whose jars and extensions were chosen where it was started."""
     static = [key for key in _JOINED if key in conf]
     if static:
         raise Invalid(
@@ -149,16 +149,16 @@ def _connected(name: str, remote: str, *, conf: Mapping[str, str], needs: Sequen
             "out here",
             code="remote_packages",
         )
-    reachable(remote, what="remote")
+    check_reachable(remote, what="remote")
     wanted = {key: value for need in needs for key, value in need.conf.items() if key not in _JOINED}
-    return _explaining(lambda: _build(name, {**_EVERYWHERE, **wanted, **conf}, remote=remote), where=remote)
+    return _start(lambda: _build(name, {**_EVERYWHERE, **wanted, **conf}, remote=remote), where=remote)
 
 
-def _explaining(start: Callable[[], SparkSession], *, where: str) -> SparkSession:
+def _start(start: Callable[[], SparkSession], *, where: str) -> SparkSession:
     try:
         return start()
-    except Exception as error:  # whatever Spark, gRPC or the network says
-        raise explained(error, where=where) from error
+    except Exception as error:  # any error of Spark, gRPC or the network
+        raise explain(error, where=where) from error
 
 
 def _defaults(master: str | None) -> dict[str, str]:
@@ -171,13 +171,13 @@ def _defaults(master: str | None) -> dict[str, str]:
 
 
 def _cores(master: str) -> int:
-    """How many tasks a local master runs at once."""
-    told = master.removeprefix("local").strip("[]").partition(",")[0]
-    return int(told) if told.isdigit() else (os.cpu_count() or 1) if told == "*" else 1
+    """Return how many tasks a local master runs at once."""
+    cores = master.removeprefix("local").strip("[]").partition(",")[0]
+    return int(cores) if cores.isdigit() else (os.cpu_count() or 1) if cores == "*" else 1
 
 
-def _merged(defaults: Mapping[str, str], conf: Mapping[str, str], needs: Sequence[Needs]) -> dict[str, str]:
-    """Defaults, what the sinks need, and what the user says, the last one wins; lists are joined instead."""
+def _merge(defaults: Mapping[str, str], conf: Mapping[str, str], needs: Sequence[Needs]) -> dict[str, str]:
+    """Merge defaults, what the sinks need, and the user's settings, which win; lists are joined instead."""
     settings: dict[str, str] = dict(defaults)
     lists: dict[str, list[str]] = {}
     sources: list[Mapping[str, str]] = []

@@ -1,1 +1,1 @@
-"""Tables that a range goes to exactly once."""
+"""Sinks: tables that take every range exactly once."""

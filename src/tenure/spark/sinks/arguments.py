@@ -1,4 +1,4 @@
-"""What sinks are told, checked alike."""
+"""Checks of the arguments that sinks share."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from tenure.errors import Invalid
 
-__all__ = ["column_names", "connector_of", "quoted"]
+__all__ = ["column_names", "connector_of", "quote_name"]
 
 
 def column_names(given: Sequence[str]) -> tuple[str, ...]:
-    """The columns of ``partition_by``. Raises Invalid for a text, which would pass for a list of letters."""
+    """Return the columns of ``partition_by``. Raises Invalid for a string, which would pass for a list of letters."""
     if isinstance(given, str):
         raise Invalid("partition_by is a list of columns")
     return tuple(given)
@@ -19,8 +19,9 @@ def column_names(given: Sequence[str]) -> tuple[str, ...]:
 def connector_of(
     format_name: str, packages: Mapping[tuple[int, int], str], spark_version: tuple[int, int], *, small: str
 ) -> str:
-    """The package of a table format's connector. Raises Invalid (``no_connector``) where there is none for that Spark;
-    ``small`` names the sink that does without.
+    """Return the package of a table format's connector.
+
+    Raises Invalid (``no_connector``) where there is none for that Spark; ``small`` names the sink that does without.
     """
     if spark_version in packages:
         return packages[spark_version]
@@ -33,6 +34,6 @@ def connector_of(
     )
 
 
-def quoted(name: str) -> str:
-    """Return a name as SQL takes it, whatever is in it."""
+def quote_name(name: str) -> str:
+    """Return any name as an SQL identifier."""
     return "`" + name.replace("`", "``") + "`"

@@ -1,8 +1,8 @@
-"""MERGE by key: what a range does to a table whose rows are told apart by their keys.
+"""MERGE by key: apply a range to a table whose rows are identified by their keys.
 
-Of a range only the newest row of each key counts, by the place it had in the buffer. Rows in the table carry that place
-too, so an older row never takes the place of a newer one. What makes a repeat harmless is not this, but the marker that
-the sink commits with the MERGE: a key that was deleted leaves nothing to compare with.
+Of a range only the newest row of each key counts, by its place in the buffer. Rows in the table carry that place too,
+so an older row never replaces a newer one. What makes a repeat harmless is not this, but the marker that the sink
+commits with the MERGE: a key that was deleted leaves nothing to compare with.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tenure.errors import Invalid
-from tenure.spark.sinks.arguments import quoted
-from tenure.spark.sinks.nested import aligned
+from tenure.spark.sinks.arguments import quote_name
+from tenure.spark.sinks.nested import align
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,11 +26,11 @@ _DELETE = "__tenure_delete"
 
 
 class Merge:
-    """Rows of the same ``keys`` replace each other, the greatest ``order_by`` last; ``delete_when`` is SQL over the
-    columns of the rows, true for those that take their key's row away.
+    """A MERGE: rows of the same ``keys`` replace each other, the greatest ``order_by`` last.
 
-    ``order_by`` must tell the rows of a key apart. Where a transformation makes several rows of one entry, name one
-    column more. NULL is a key like any other.
+    ``delete_when`` is SQL over the columns of the rows, true for those that delete their key's row. ``order_by`` must
+    distinguish the rows of a key. Where a transformation makes several rows of one entry, name one column more. NULL is
+    a key like any other.
     """
 
     def __init__(
@@ -45,18 +45,18 @@ class Merge:
         self.delete_when = delete_when
 
     def check(self, columns: Sequence[str]) -> None:
-        """Raises Invalid where rows of these columns lack a key, or what orders them."""
+        """Raise Invalid where rows of these columns lack a key, or what orders them."""
         known = {column.lower() for column in columns}
         if missing := [column for column in (*self.keys, *self.order_by) if column.lower() not in known]:
             raise Invalid(f"the rows have no {', '.join(missing)}, which the MERGE needs", code="sink_rejected")
 
     def newest(self, frame: DataFrame) -> DataFrame:
-        """The newest row of each key, with a column that says whether it is a delete."""
+        """Return the newest row of each key, with a column that says whether it is a delete."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F  # noqa: N812
 
-        newest_first = [F.col(quoted(column)).desc() for column in self.order_by]
-        window = Window.partitionBy(*map(quoted, self.keys)).orderBy(*newest_first)
+        newest_first = [F.col(quote_name(column)).desc() for column in self.order_by]
+        window = Window.partitionBy(*map(quote_name, self.keys)).orderBy(*newest_first)
         rows = frame
         if self.delete_when is not None:
             rows = rows.withColumn(_DELETE, F.coalesce(F.expr(self.delete_when).cast("boolean"), F.lit(False)))
@@ -65,16 +65,16 @@ class Merge:
     def into(self, target: str, frame: DataFrame) -> None:
         """Merge the frame's rows into ``target``, as SQL spells it. Nested fields that they lack are null."""
         spark, view = frame.sparkSession, f"tenure_{uuid.uuid4().hex}"
-        self.newest(aligned(frame, spark.sql(f"SELECT * FROM {target}").schema)).createOrReplaceTempView(view)
+        self.newest(align(frame, spark.sql(f"SELECT * FROM {target}").schema)).createOrReplaceTempView(view)
         try:
             spark.sql(self.statement(target, view, frame.columns))
         finally:
             spark.catalog.dropTempView(view)
 
     def statement(self, target: str, source: str, columns: Sequence[str]) -> str:
-        """The MERGE of ``source``, which `newest` gave, into ``target``; both as SQL spells them."""
-        names = [quoted(column) for column in columns]
-        same_key = " AND ".join(f"t.{key} <=> s.{key}" for key in map(quoted, self.keys))
+        """Return the MERGE of ``source``, which `newest` returned, into ``target``; both as SQL spells them."""
+        names = [quote_name(column) for column in columns]
+        same_key = " AND ".join(f"t.{key} <=> s.{key}" for key in map(quote_name, self.keys))
         clauses = [f"MERGE INTO {target} AS t USING {source} AS s ON {same_key}"]
         older = self._older()
         if self.delete_when is not None:
@@ -87,15 +87,15 @@ class Merge:
         return "\n".join(clauses)
 
     def _older(self) -> str:
-        """Whether the table's row stands before the other; one without a place, from before this MERGE, does."""
+        """Return the condition that the table's row is older; one without a place, from before this MERGE, is."""
         condition = "false"
-        for name in map(quoted, reversed(self.order_by)):
+        for name in map(quote_name, reversed(self.order_by)):
             condition = f"(t.{name} < s.{name} OR (t.{name} = s.{name} AND {condition}))"
         return f"coalesce({condition}, true)"
 
 
 def merge_of(keys: Sequence[str], *, delete_when: str | None, order_by: Sequence[str]) -> Merge | None:
-    """The MERGE that a sink's arguments mean, None for a table that is appended to. Raises Invalid."""
+    """Return the MERGE for a sink's arguments, None for a table that is appended to. Raises Invalid."""
     if keys:
         return Merge(keys, delete_when=delete_when, order_by=order_by)
     if delete_when is not None:
@@ -104,6 +104,6 @@ def merge_of(keys: Sequence[str], *, delete_when: str | None, order_by: Sequence
 
 
 def check_joining(names: Sequence[str], *, evolve: bool) -> None:
-    """Refuse columns that the table does not have, where none may join it. Raises Invalid (``sink_rejected``)."""
+    """Raise Invalid (``sink_rejected``) for columns that the table does not have, where none may join it."""
     if names and not evolve:
         raise Invalid(f"the table has no {', '.join(names)}, and evolve is off", code="sink_rejected")

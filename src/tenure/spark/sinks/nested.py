@@ -1,25 +1,25 @@
-"""Rows whose nested fields are not all of the table's: a field that is absent is null, as an absent column is."""
+"""Nested fields: align rows that lack some of the table's; an absent field is null, as an absent column is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tenure.spark.sinks.arguments import quoted
+from tenure.spark.sinks.arguments import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
 
-__all__ = ["aligned", "joining"]
+__all__ = ["align", "new_fields"]
 
 
-def joining(rows: StructType, table: StructType) -> list[str]:
+def new_fields(rows: StructType, table: StructType) -> list[str]:
     """Return the fields of the rows, nested ones by their path, that the table does not have."""
-    return list(_joining(rows, table, ""))
+    return list(_new_fields(rows, table, ""))
 
 
-def aligned(frame: DataFrame, table: StructType) -> DataFrame:
+def align(frame: DataFrame, table: StructType) -> DataFrame:
     """Return the rows with every nested field that the table has in the columns that the rows have."""
     from pyspark.sql import functions as f
 
@@ -27,14 +27,14 @@ def aligned(frame: DataFrame, table: StructType) -> DataFrame:
     columns: list[Column] = []
     changed = False
     for field in frame.schema.fields:
-        column, wanted = f.col(quoted(field.name)), known.get(field.name.lower())
+        column, wanted = f.col(quote_name(field.name)), known.get(field.name.lower())
         if wanted is not None and _lacks(field.dataType, wanted):
-            column, changed = _fitted(column, field.dataType, wanted).alias(field.name), True
+            column, changed = _fit(column, field.dataType, wanted).alias(field.name), True
         columns.append(column)
     return frame.select(*columns) if changed else frame
 
 
-def _joining(given: DataType, table: DataType, path: str) -> Iterator[str]:
+def _new_fields(given: DataType, table: DataType, path: str) -> Iterator[str]:
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     match given, table:
@@ -45,19 +45,19 @@ def _joining(given: DataType, table: DataType, path: str) -> Iterator[str]:
                 if wanted is None:
                     yield name
                 else:
-                    yield from _joining(field.dataType, wanted, f"{name}.")
+                    yield from _new_fields(field.dataType, wanted, f"{name}.")
         case ArrayType(), ArrayType():
-            yield from _joining(given.elementType, table.elementType, path)
+            yield from _new_fields(given.elementType, table.elementType, path)
         case MapType(), MapType():
-            yield from _joining(given.valueType, table.valueType, path)
+            yield from _new_fields(given.valueType, table.valueType, path)
 
 
 def _lacks(given: DataType, wanted: DataType) -> bool:
-    """Whether a nested field of ``wanted`` is absent from ``given``."""
-    return next(_joining(wanted, given, ""), None) is not None
+    """Return whether a nested field of ``wanted`` is absent from ``given``."""
+    return next(_new_fields(wanted, given, ""), None) is not None
 
 
-def _fitted(column: Column, given: DataType, wanted: DataType) -> Column:
+def _fit(column: Column, given: DataType, wanted: DataType) -> Column:
     """Return the value with the fields of both types, those of ``wanted`` first; null stays null."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import ArrayType, MapType, StructType
@@ -70,13 +70,13 @@ def _fitted(column: Column, given: DataType, wanted: DataType) -> Column:
                 own = held.pop(field.name.lower(), None)
                 value = f.lit(None).cast(field.dataType)
                 if own is not None:
-                    value = _fitted(column.getField(own.name), own.dataType, field.dataType)
+                    value = _fit(column.getField(own.name), own.dataType, field.dataType)
                 fields.append(value.alias(field.name))
             fields += [column.getField(own.name).alias(own.name) for own in held.values()]
             return f.when(column.isNotNull(), f.struct(*fields))
         case ArrayType(), ArrayType():
-            return f.transform(column, lambda each: _fitted(each, given.elementType, wanted.elementType))
+            return f.transform(column, lambda each: _fit(each, given.elementType, wanted.elementType))
         case MapType(), MapType():
-            return f.transform_values(column, lambda _, each: _fitted(each, given.valueType, wanted.valueType))
+            return f.transform_values(column, lambda _, each: _fit(each, given.valueType, wanted.valueType))
         case _:
             return column

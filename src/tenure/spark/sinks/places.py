@@ -1,4 +1,4 @@
-"""One place under its two names: what the store on the driver calls it, and what Spark does."""
+"""A place under its two names: the driver's store URL, and Spark's path."""
 
 from __future__ import annotations
 
@@ -54,22 +54,22 @@ class Place:
             self.spark_url = f"{_SPARK_SCHEMES[parts.scheme]}://{parts.netloc}{quote(key, safe='/=')}"
         self.url = parts._replace(scheme="s3" if parts.scheme == "s3a" else parts.scheme).geturl()
         self._options = dict(parse_qsl(parts.query))
-        self.store()  # what it refuses is refused here, before anything is asked of it
+        self.store()  # refuse a bad URL here, before any call
 
     def store(self) -> ObjectStore:
-        """The store whose keys are relative to the place. Raises Invalid for a URL it does not know."""
+        """Return the store whose keys are relative to the place. Raises Invalid for a URL it does not know."""
         return open_store(self.url)
 
     def spark_path(self, key: str) -> str:
-        """The path of a key as Spark is told it: not quoted."""
+        """Return the path of a key for Spark: not quoted."""
         return f"{unquote(self.spark_url)}/{key}"
 
     def spark_url_of(self, key: str) -> str:
-        """The URL of a key as Spark's logs spell it."""
+        """Return the URL of a key as Spark's logs spell it."""
         return f"{self.spark_url}/{quote(key, safe='/=')}"
 
     def key_of(self, spark_url: str) -> str:
-        """The key of a file that a log names. Raises Invalid where it is elsewhere: a table that was moved."""
+        """Return the key of a file that a log names. Raises Invalid where it is elsewhere: a table that was moved."""
         if not spark_url.startswith(self.spark_url + "/"):
             raise Invalid(
                 f"the table's log names {spark_url}, which is not below {self.spark_url}: Spark's logs hold whole "
@@ -79,7 +79,7 @@ class Place:
         return unquote(spark_url[len(self.spark_url) + 1 :])
 
     def hadoop(self) -> dict[str, str]:
-        """What the URL's options mean to Spark's S3 client."""
+        """Return the URL's options as settings of Spark's S3 client."""
         if not self.spark_url.startswith("s3a:") or not self._options:
             return {}
         conf = {"spark.hadoop.fs.s3a.path.style.access": "true"}

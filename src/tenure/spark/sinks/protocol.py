@@ -1,6 +1,7 @@
-"""What a Spark job asks of a table: write a range's rows and the sequence it ends at, together or not at all.
+"""The protocol of a sink for Spark jobs: write a range's rows and the sequence it ends at, together or not at all.
 
-One protocol for all of them: check the marker, write to a fresh path, commit data and marker together.
+Every sink checks the marker, writes to a fresh path, then commits data and marker together. `tenure.buffer.ingest.sink`
+has the same contract for an ingest without Spark, and says where the two differ.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["Needs", "SparkSink", "is_held"]
 
 
 class Needs:
-    """What a session must be started with for a sink to work: Maven coordinates and configuration.
+    """The requirements of a sink on a session: Maven coordinates and configuration.
 
     >>> from tenure.spark import FileTable
     >>> FileTable("/lake/orders").needs((4, 0)).packages
@@ -30,24 +31,24 @@ class Needs:
 
 
 class SparkSink(Protocol):
-    """A table that ranges go to: `tenure.buffer.Sink` for a Spark job, which blocks, and raises instead of returning
-    an outcome.
+    """A table that ranges go to: `tenure.buffer.Sink` for a Spark job, which blocks, and raises instead of returning.
 
-    ``name`` tells the sinks of one buffer apart and must stay the same for the life of the table; ``schema_version``
-    is raised when what is written changes its meaning.
+    ``name`` distinguishes the sinks of one buffer and must stay the same for the life of the table. Raise
+    ``schema_version`` when what is written changes its meaning.
     """
 
     name: str
     schema_version: int
 
     def needs(self, spark_version: tuple[int, int]) -> Needs:
-        """What a session of this Spark must have. Pure: it is asked before there is a session. Raises Invalid where
-        no connector for that Spark exists, and says which versions have one.
+        """Return what a session of this Spark must have. Pure: it is called before there is a session.
+
+        Raises Invalid where no connector for that Spark exists, with the versions that have one.
         """
         ...
 
     def last_committed(self, spark: SparkSession, buffer: str) -> int | None:
-        """The last sequence of the buffer that the table holds; None where it holds none, or is not there yet."""
+        """Return the last sequence of the buffer that the table holds; None where it holds none, or is absent."""
         ...
 
     def write(self, frame: DataFrame, commit: Commit) -> None:
@@ -61,8 +62,9 @@ class SparkSink(Protocol):
 
 
 def is_held(commit: Commit, last: int | None) -> bool:
-    """Whether a table that holds everything up to ``last`` holds the commit. Raises Conflict where it neither holds it
-    nor ends right before it.
+    """Return whether a table that holds everything up to ``last`` holds the commit.
+
+    Raises Conflict where it neither holds it nor ends right before it.
     """
     if commit.is_held_by(last):
         return True

@@ -1,4 +1,4 @@
-"""What a connector's refusal means to the caller."""
+"""Errors of a table's connector, translated to Tenure's."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Indeterminate, Invalid, Overloaded, TenureError
-from tenure.spark.jobs.causes import is_of_the_rows, passing, reason_of
+from tenure.spark.jobs.causes import is_of_the_rows, reason_of, transient_error
 
-__all__ = ["condition_of", "disk_full", "expected", "settled"]
+__all__ = ["condition_of", "disk_full", "named_refusals", "unlogged"]
 
-# Another writer came first. Delta's conditions, and the names of Iceberg's exceptions; both stand in the text.
+# Another writer came first. Delta's conditions, and the names of Iceberg's exceptions; both are in the text.
 _BUSY = (
     *("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED"),
     *("CommitFailedException", "not append, dynamic overwrite, or fast-forward"),
@@ -19,7 +19,7 @@ _BUSY = (
 
 
 def condition_of(error: Exception) -> str:
-    """Spark's name for the case, such as ``PATH_NOT_FOUND``; empty where it has none."""
+    """Return Spark's name for the case, such as ``PATH_NOT_FOUND``; empty where it has none."""
     ask = getattr(error, "getCondition", None) or getattr(error, "getErrorClass", None)  # the latter until 3.5
     return str(ask() or "") if ask is not None else ""
 
@@ -33,11 +33,11 @@ def disk_full(commit: Commit, cause: str) -> Overloaded:
 
 
 def _refusal(error: Exception, commit: Commit) -> TenureError:
-    """The error to raise where a write failed and the marker says that the table does not hold the commit."""
+    """Return the error for a write that failed, where the marker shows that the table does not hold the commit."""
     text = str(error)
     if any(sign in condition_of(error) or sign in text for sign in _BUSY):
         return Overloaded(f"another writer changed the table while {commit} was written", code="table_busy")
-    if (named := passing(error, f"{commit} is not in the table")) is not None:
+    if (named := transient_error(error, f"{commit} is not in the table")) is not None:
         return named
     if is_of_the_rows(error):
         return Invalid(f"the table cannot take the rows of {commit}: {reason_of(error)}", code="sink_rejected")
@@ -45,9 +45,10 @@ def _refusal(error: Exception, commit: Commit) -> TenureError:
 
 
 @contextmanager
-def settled(commit: Commit, holds: Callable[[], bool]) -> Iterator[None]:
-    """A write through a connector: where it fails and the table ``holds`` the commit after all, nothing is wrong, else
-    what it raises is Tenure's.
+def named_refusals(commit: Commit, holds: Callable[[], bool]) -> Iterator[None]:
+    """Run a write through a connector, and raise a failure as Tenure's error.
+
+    A failure after which the table ``holds`` the commit is ignored.
     """
     try:
         yield
@@ -59,8 +60,8 @@ def settled(commit: Commit, holds: Callable[[], bool]) -> Iterator[None]:
 
 
 @contextmanager
-def expected() -> Iterator[None]:
-    """A call that may be refused, and it would be no news: some versions of pyspark log each refusal with its stack."""
+def unlogged() -> Iterator[None]:
+    """Run a call that may be refused as usual, without pyspark's log of the refusal and its stack."""
     try:
         from pyspark.logger import PySparkLogger
     except ImportError:  # before 4.0

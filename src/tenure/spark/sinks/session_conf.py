@@ -1,4 +1,4 @@
-"""Settings of a session that only one write may see.
+"""Settings of a session for one write at a time.
 
 Delta and Iceberg take the identity of a MERGE from the session, not from the statement. A session has one set of
 settings for all of its threads, so a session writes one thing at a time: writes of Tenure wait for each other here, and
@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["borrowed_conf"]
+__all__ = ["session_conf"]
 
 _one_at_a_time = threading.RLock()
 
 
 @contextmanager
-def borrowed_conf(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """The session with these settings; what they were before comes back in any case. Without any, it only waits until
-    nobody else has borrowed them.
+def session_conf(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Set these settings for a block, and restore the old ones in any case.
+
+    Without any settings, it only waits until no other thread has set some.
     """
     with _one_at_a_time:
         before = {key: spark.conf.get(key, None) for key in settings}

@@ -1,8 +1,8 @@
-"""A frame's rows on the driver, as Arrow, up to a bound: what tables that are written without a connector need.
+"""Collect a frame's rows on the driver, as Arrow, up to a limit: for tables that are written without a connector.
 
-The bound is kept while rows are collected, because only then their size is known. Each task stops behind the batch of
+The limit is checked while rows are collected, because only then their size is known. Each task stops after the batch of
 rows that passes it, the driver fetches one partition after the other and gives up as soon as the sum does: it never
-holds more than the bound and one partition's share beside it, and nothing has been written by then.
+holds more than the limit and one partition's share beside it, and nothing has been written by then.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-__all__ = ["BYTES_MAX", "ROWS_MAX", "collected"]
+__all__ = ["BYTES_MAX", "ROWS_MAX", "to_driver"]
 
 ROWS_MAX = 1_000_000
 BYTES_MAX = 256 << 20
 """What a driver of 1 GiB holds with ease: rows in Arrow, and once more while they become Parquet."""
 
 
-def collected(frame: DataFrame, *, rows_max: int, bytes_max: int) -> pa.Table:
-    """The frame's rows. Raises Invalid (``too_large_for_driver``) where there are more, or where they are larger."""
+def to_driver(frame: DataFrame, *, rows_max: int, bytes_max: int) -> pa.Table:
+    """Return the frame's rows. Raises Invalid (``too_large_for_driver``) where they exceed a limit."""
     import pyarrow as pa
 
     tables: list[pa.Table] = []
     rows = size_bytes = 0
     # Arrow's own stream format in a binary column: the one way that is the same in Spark 3.5, 4 and Connect.
-    for row in frame.mapInArrow(_packing(rows_max, bytes_max), "ipc binary").toLocalIterator():
+    for row in frame.mapInArrow(_packer(rows_max, bytes_max), "ipc binary").toLocalIterator():
         table = pa.ipc.open_stream(row["ipc"]).read_all()
         rows, size_bytes = rows + table.num_rows, size_bytes + table.nbytes
         if rows > rows_max or size_bytes > bytes_max:
@@ -48,7 +48,7 @@ def collected(frame: DataFrame, *, rows_max: int, bytes_max: int) -> pa.Table:
 
 
 def _schema_of(frame: DataFrame) -> pa.Schema:
-    """The schema of a frame without rows, which sends no batch to learn it from."""
+    """Return the schema of a frame without rows, which sends no batch to learn it from."""
     if hasattr(frame, "toArrow"):
         return frame.limit(0).toArrow().schema
     from pyspark.sql.pandas.types import to_arrow_schema  # all that Spark 3.5 has; later ones want more of it
@@ -56,8 +56,8 @@ def _schema_of(frame: DataFrame) -> pa.Schema:
     return to_arrow_schema(frame.schema)
 
 
-def _packing(rows_max: int, bytes_max: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a task does. It is defined in here so that it travels by value: executors need Arrow, but not Tenure."""
+def _packer(rows_max: int, bytes_max: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function of a task, defined here so that it travels by value: executors need Arrow, not Tenure."""
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -77,8 +77,9 @@ def _packing(rows_max: int, bytes_max: int) -> Callable[[Iterable[pa.RecordBatch
 
 
 def _storable(schema: pa.Schema) -> pa.Schema:
-    """The schema as tables keep it: moments in UTC, where Spark labels them with the session's zone; and any column may
-    be null, because that one range has none says nothing about the next.
+    """Return the schema for a table: moments in UTC, and every column nullable.
+
+    Spark labels moments with the session's zone. That one range has no null in a column does not hold for the next.
     """
     import pyarrow as pa
 

@@ -1,1 +1,1 @@
-"""The streaming source of a buffer."""
+"""The streaming source of a buffer, ``tenure-buffer``."""

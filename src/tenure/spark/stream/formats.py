@@ -1,4 +1,4 @@
-"""The formats that a session can be told of: ``tenure-buffer`` for buffers, ``tenure`` for topics."""
+"""Registration of the formats ``tenure-buffer`` for buffers and ``tenure`` for topics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["need_streams", "register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``tenure`` (from Spark 4.0 on) and ``tenure-buffer`` (from 4.2 on) known to the session.
+    """Register ``tenure`` (from Spark 4.0 on) and ``tenure-buffer`` (from 4.2 on) with the session.
 
     Raises Invalid (``spark_too_old``) where it can have neither.
     """
@@ -33,7 +33,7 @@ def register(spark: SparkSession) -> None:
 
 
 def need_streams(spark: SparkSession) -> None:
-    """Refuse a Spark whose Python sources can neither be limited nor drained. Raises Invalid (``spark_too_old``)."""
+    """Raise Invalid (``spark_too_old``) for a Spark whose Python sources can neither be limited nor drained."""
     if _version(spark) < (4, 2):
         raise Invalid(
             f"streaming from a buffer needs Spark 4.2 or later, and this is {spark.version}: use tenure.spark.ingest, "

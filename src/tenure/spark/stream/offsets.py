@@ -1,9 +1,9 @@
-"""What a streaming offset of the buffer says, and how a checkpoint's files tell the range of a micro-batch.
+"""Streaming offsets of the buffer, and the range of a micro-batch from a checkpoint's files.
 
 An offset is ``{"seq": n, "low": m, "buffer": id}``: everything below ``n`` was taken, the micro-batch that ended there
 began at ``m``. Spark's log holds the end of each micro-batch and never the start of the first one, which it asks for
-again after a restart; with ``low`` each offset stands for itself, and the range of a micro-batch is the same whenever
-it is run. The buffer's id is there so that a checkpoint that is used with another buffer is noticed.
+again after a restart; with ``low`` each offset is complete by itself, and the range of a micro-batch is the same
+whenever it is run. The buffer's id shows a checkpoint that is used with another buffer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NAMED = re.compile(r"^[^{:]+:(?={)")  # format 2 writes each source's name befo
 
 
 class Offset(msgspec.Struct, frozen=True):
-    """Everything of ``buffer`` below ``seq`` was taken, from ``low`` on by the last micro-batch."""
+    """An offset: everything of ``buffer`` below ``seq`` was taken, from ``low`` on by the last micro-batch."""
 
     seq: int
     low: int
@@ -39,7 +39,7 @@ class Offset(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> Offset:
-        """An offset as Spark hands it back. Raises Corrupt (``checkpoint_damaged``)."""
+        """Parse an offset that Spark returns. Raises Corrupt (``checkpoint_damaged``)."""
         try:
             offset = msgspec.convert(value, cls)
         except msgspec.ValidationError as error:
@@ -49,7 +49,7 @@ class Offset(msgspec.Struct, frozen=True):
         return offset
 
     def plain(self) -> dict[str, Any]:
-        """As Spark writes it down. The order of the keys is part of it: Spark compares offsets as text."""
+        """Return the offset for Spark's log. The order of the keys matters: Spark compares offsets as text."""
         return {"seq": self.seq, "low": self.low, "buffer": self.buffer}
 
 
@@ -62,38 +62,38 @@ class StreamRange(msgspec.Struct, frozen=True):
 
 
 def offsets_of(checkpoint: str, batch_id: int) -> StreamRange | None:
-    """The range that a micro-batch reads, from ``<checkpoint>/offsets``; None where it took nothing from the buffer.
+    """Return the range that a micro-batch reads, from ``<checkpoint>/offsets``; None where it read nothing.
 
-    Spark writes it down before the micro-batch runs, so that it is there in ``foreachBatch`` and the same on a replay.
+    Spark writes it before the micro-batch runs, so that it is there in ``foreachBatch`` and the same on a replay.
     ``checkpoint`` is a path or a URL that the buffer's stores can open. Raises NotFound where there is no such
     micro-batch, Invalid for other URLs and for a query that reads several buffers, Corrupt for files that are not
     Spark's.
     """
-    data = _logged(checkpoint, batch_id)
+    data = _read_log(checkpoint, batch_id)
     if data is None:
         raise NotFound(f"{checkpoint} has no micro-batch {batch_id}", code="batch_unplanned")
     offset = parse_offsets(data)
     if offset is None or offset.low == offset.seq:
         return None
-    before = _logged(checkpoint, batch_id - 1) if batch_id else None  # Spark keeps the last hundred
+    before = _read_log(checkpoint, batch_id - 1) if batch_id else None  # Spark keeps the last hundred
     if before is not None and parse_offsets(before) == offset:
         return None
     return StreamRange(offset.buffer, offset.low, offset.seq - 1)
 
 
 def seq_of(checkpoint: str, batch_id: int) -> int | None:
-    """The seq that a micro-batch of a query over one topic ends below; None where it was not planned, or is long ago.
+    """Return the seq that a micro-batch over one topic ends below; None where it was not planned, or is long ago.
 
     Raises Invalid for a URL that the buffer's stores cannot open, Corrupt for files that are not Spark's.
     """
-    data = _logged(checkpoint, batch_id)
-    found = [] if data is None else _parsed(data, _TopicOffset)
+    data = _read_log(checkpoint, batch_id)
+    found = [] if data is None else _parse(data, _TopicOffset)
     return found[0].seq if found else None
 
 
 def parse_offsets(data: bytes) -> Offset | None:
-    """The buffer's offset in a file of Spark's offset log, of format 1 or 2; None where the buffer had none yet."""
-    found = _parsed(data, Offset)
+    """Return the buffer's offset in a file of Spark's offset log, of format 1 or 2; None if it had none yet."""
+    found = _parse(data, Offset)
     if len(found) > 1:
         raise Invalid("the query reads several buffers: a range names one", code="several_buffers")
     return found[0] if found else None
@@ -103,8 +103,8 @@ class _TopicOffset(msgspec.Struct, frozen=True):
     seq: int
 
 
-def _logged(checkpoint: str, batch_id: int) -> bytes | None:
-    """What Spark's log says of a micro-batch; None where it does not know it."""
+def _read_log(checkpoint: str, batch_id: int) -> bytes | None:
+    """Return the log file of a micro-batch; None where there is none."""
     store = open_store(checkpoint_store_url(checkpoint))
     try:
         return background().run(store.get(f"offsets/{batch_id}", limit_bytes=_OFFSETS_BYTES_MAX))
@@ -112,8 +112,8 @@ def _logged(checkpoint: str, batch_id: int) -> bytes | None:
         return None
 
 
-def _parsed(data: bytes, kind: type[T]) -> list[T]:
-    """The offsets of one kind; those of other sources, and ``-`` for none, are passed over."""
+def _parse(data: bytes, kind: type[T]) -> list[T]:
+    """Return the offsets of one kind; those of other sources, and ``-`` for none, are passed over."""
     lines = data.decode("utf-8", "replace").splitlines()
     if len(lines) < 2 or lines[0] not in _FORMATS:
         raise Corrupt("this is no file of Spark's offset log, or a format to come", code="checkpoint_damaged")
@@ -125,7 +125,7 @@ def _parsed(data: bytes, kind: type[T]) -> list[T]:
 
 
 def checkpoint_store_url(checkpoint: str) -> str:
-    """A checkpoint's location as the buffer's stores name it: Spark takes plain paths and s3a:// besides."""
+    """Return a checkpoint's URL for the buffer's stores: Spark takes plain paths and s3a:// besides."""
     if checkpoint.startswith("s3a://"):
         return "s3://" + checkpoint.removeprefix("s3a://")
     if checkpoint.startswith("file:"):

@@ -1,4 +1,4 @@
-"""The options of the streaming source, checked before anything starts, and how much a micro-batch takes."""
+"""The options of the streaming source, checked before anything starts, and the budget of a micro-batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ALL = 1 << 62
 
 
 class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``spark.readStream.format("tenure-buffer")`` was told; `SourceOptions.parse` reads Spark's strings."""
+    """The options of ``spark.readStream.format("tenure-buffer")``; `SourceOptions.parse` reads Spark's strings."""
 
     url: str
     group: str = "default"
@@ -34,13 +34,13 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     delay_ms_max: int = 60_000
     fail_on_data_loss: bool = True
     poll_ms: int = 100
-    """Between two looks at the manifest of a buffer that has nothing new."""
+    """Time between two reads of the manifest of a buffer that has nothing new."""
     partitions: int = 0
     """Tasks of a large micro-batch; 0 is one for each core of the driver's machine."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
-        """The options as Spark hands them over; their names are taken in any case.
+        """Parse the options that Spark passes; their names are taken in any case.
 
         Raises Invalid (``bad_option``) and names the option.
         """
@@ -62,7 +62,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
         return parsed
 
     def parts(self, stored_bytes: int) -> int:
-        """How many tasks read that much: one is enough for little, as each costs more than a small batch does."""
+        """Return how many tasks read that much: one is enough for little, as each costs more than a small batch."""
         most = self.partitions or os.cpu_count() or 1
         return max(1, min(most, stored_bytes // _PARTITION_BYTES_MIN))
 
@@ -79,14 +79,14 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """What one micro-batch takes at most, and what it waits for."""
+    """The most that one micro-batch takes, and what it waits for."""
 
     limits: Limits
     entries_min: int = 0
 
     @classmethod
     def of(cls, options: SourceOptions, limit: Any) -> Budget:
-        """The options and Spark's own ``ReadLimit``, whichever is stricter. "All available" overrides the options."""
+        """Return the stricter of the options and Spark's own ``ReadLimit``. "All available" overrides the options."""
         own = Limits(entries_max=options.entries_max, bytes_max=options.bytes_max)
         least = options.entries_min
         match type(limit).__name__:
@@ -116,7 +116,7 @@ def _number(low: int, high: int) -> Callable[[str], int]:
     return read
 
 
-def _starting(value: str) -> int | str:
+def _parse_start(value: str) -> int | str:
     if value.lower() in {"earliest", "latest"}:
         return value.lower()
     if value.isascii() and value.isdigit() and len(value) < 19:
@@ -140,7 +140,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "path": ("url", _text),
     "url": ("url", _text),
     "group": ("group", _text),
-    "startingSequence": ("starting", _starting),
+    "startingSequence": ("starting", _parse_start),
     "maxEntriesPerTrigger": ("entries_max", _number(1, 1 << 40)),
     "maxBytesPerTrigger": ("bytes_max", _number(1, 1 << 50)),
     "minEntriesPerTrigger": ("entries_min", _number(0, 1 << 40)),

@@ -1,4 +1,4 @@
-"""What a task of the streaming source does: fetch its share of the batches, one ahead, and hand them on as Arrow."""
+"""The task of the streaming source: fetch its share of the batches, one ahead, and yield them as Arrow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tenure.buffer.store.retrying import RetryingStore
 from tenure.clock import SystemClock
 from tenure.errors import Corrupt
 from tenure.spark.reader.columns import to_arrow
-from tenure.spark.reader.prefetch import fetched_ahead
+from tenure.spark.reader.prefetch import prefetch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,19 +34,19 @@ log = logging.getLogger(__name__)
 def record_batches(
     url: str, descriptors: Sequence[Descriptor], *, columns: Sequence[str], group: str, skip_lost: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of these batches, in order, with these columns.
+    """Yield the rows of these batches, in order, with these columns.
 
     Raises Corrupt for a batch that is gone or damaged, unless the group has given it up: then it is left out. With
     ``skip_lost`` any such batch is left out, on the record: as ``quarantine/<seq>-<group>.json`` beside the manifest,
     and in the log.
     """
-    for descriptor, fetched in fetched_ahead(FetchHandle(url), descriptors):
-        batch = _kept(fetched, descriptor, url=url, group=group, skip_lost=skip_lost)
+    for descriptor, fetched in prefetch(FetchHandle(url), descriptors):
+        batch = _take(fetched, descriptor, url=url, group=group, skip_lost=skip_lost)
         if batch is not None:
             yield from to_arrow(batch, columns=columns)
 
 
-def _kept(fetched: Future[Batch], descriptor: Descriptor, *, url: str, group: str, skip_lost: bool) -> Batch | None:
+def _take(fetched: Future[Batch], descriptor: Descriptor, *, url: str, group: str, skip_lost: bool) -> Batch | None:
     try:
         return fetched.result()
     except Corrupt as error:
@@ -64,14 +64,14 @@ def _kept(fetched: Future[Batch], descriptor: Descriptor, *, url: str, group: st
 
 
 def _is_given_up(url: str, seq: int, *, group: str) -> bool:
-    return background().run(_patient(url).exists(quarantine_key(seq, group)))
+    return background().run(_retrying(url).exists(quarantine_key(seq, group)))
 
 
 def _record_loss(url: str, descriptor: Descriptor, *, group: str, reason: str) -> None:
-    """Write down what is skipped before it is; a repeated task finds the record there, and the first one stands."""
+    """Record a batch before it is skipped; a repeated task finds the record there, and the first one stands."""
     record = Quarantined(group, reason[:4_096], SystemClock().wall_ms(), "spark", descriptor)
-    background().run(_patient(url).create(quarantine_key(descriptor.seq, group), msgspec.json.encode(record)))
+    background().run(_retrying(url).create(quarantine_key(descriptor.seq, group), msgspec.json.encode(record)))
 
 
-def _patient(url: str) -> RetryingStore:
+def _retrying(url: str) -> RetryingStore:
     return RetryingStore(Metered(open_store(url), BufferMetrics()), BufferSettings())

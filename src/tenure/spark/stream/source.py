@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from tenure.buffer.batch.format import Descriptor
 from tenure.errors import Conflict, Invalid, LeaseLost
-from tenure.spark.jobs.plan import Plan, Planned, balanced, fitting
+from tenure.spark.jobs.plan import Plan, Planned, balance, take_fitting
 from tenure.spark.reader.columns import asked_columns, spark_schema
 from tenure.spark.stream.offsets import Offset
 from tenure.spark.stream.options import Budget, SourceOptions
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class BufferSource(DataSource):
-    """What ``spark.readStream.format("tenure-buffer")`` makes; bad options are refused here, before anything starts."""
+    """The data source ``tenure-buffer``; bad options are refused here, before anything starts."""
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
@@ -49,14 +49,14 @@ class BufferSource(DataSource):
         return spark_schema()
 
     def streamReader(self, schema: StructType) -> BufferStreamReader:  # noqa: N802 - Spark's name
-        """Raises Invalid (``bad_columns``) for a schema that names something else than columns of a buffer."""
+        """Return the reader. Raises Invalid (``bad_columns``) for a schema that names other columns than a buffer's."""
         return BufferStreamReader(self._options, asked_columns(schema))
 
 
 class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans in the query's source process, reads in tasks; a task gets a copy that knows options and columns only.
+    """A reader that plans in the query's source process and reads in tasks, which get only options and columns.
 
-    The group is taken over with the first call that needs it, never before: a frame that is only looked at moves
+    It takes the group over with the first call that needs it, never before: a frame that is only looked at moves
     nothing.
     """
 
@@ -65,8 +65,8 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = columns
         self._opened: Plan | None = None
         self._target: int | None = None  # where AvailableNow ends
-        self._end = 0  # the first sequence that is not there yet, by the last look
-        self._idle_since = 0.0  # when a look found too little, or 0
+        self._end = 0  # the first sequence that is not there yet, by the last read
+        self._idle_since = 0.0  # when a read found too little, or 0
         self._waiting: tuple[int, float] | None = None  # what waits for minEntriesPerTrigger, and since when
         self._planned: Planned | None = None  # what latestOffset cut last, for partitions
 
@@ -76,7 +76,7 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Where the stream stands
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a query without a checkpoint begins. Raises Conflict for a sequence that the group has behind it."""
+        """Return where a query without a checkpoint begins. Raises Conflict for a sequence the group has passed."""
         plan, seq = self._plan(), self._options.starting
         if seq == "earliest":
             seq = plan.next_seq
@@ -87,10 +87,10 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset.plain()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """How far the next micro-batch goes; ``start`` itself where there is nothing, or too little, to take.
+        """Return the end of the next micro-batch; ``start`` itself where there is nothing, or too little, to take.
 
-        Raises LeaseLost when another query or job has taken the group over, Conflict for a checkpoint of another
-        buffer or one that the group has left behind.
+        Raises LeaseLost when another query or job has taken the group over, Conflict for a checkpoint of another buffer
+        or one that the group has passed.
         """
         offset = Offset.parse(start)
         self._acknowledge(offset)
@@ -100,7 +100,7 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         budget = Budget.of(self._options, limit)
         first = self._first(offset.seq)
         planned = self._between(first, min(end, first + budget.limits.batches_max) - 1)
-        taken = fitting(planned.descriptors, budget.limits) if planned else []
+        taken = take_fitting(planned.descriptors, budget.limits) if planned else []
         if not taken or self._is_too_little(taken, budget, more=taken[-1].seq + 1 < end):
             self._idle_since = time.monotonic()
             return start
@@ -111,11 +111,11 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Offset(taken[-1].seq + 1, low, offset.buffer).plain()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """The entries of a micro-batch. Not "all available": that is what Trigger.Once says, and it is honoured."""
+        """Return the entries of a micro-batch. Not "all available", which is Trigger.Once, and is honoured."""
         return ReadMaxRows(self._options.entries_max)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """The end of the buffer by the last look: what a query's progress tells as ``latestOffset``."""
+        """Return the end of the buffer by the last read, for ``latestOffset`` of a query's progress."""
         return {"seq": self._end, "buffer": self._plan().buffer_id}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -123,7 +123,7 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._look()
 
     def commit(self, end: dict[str, Any]) -> None:
-        """The micro-batches up to ``end`` are in Spark's commit log; ``latestOffset`` was told so before."""
+        """Do nothing: micro-batches up to ``end`` are in Spark's log, and ``latestOffset`` got that as ``start``."""
         self._acknowledge(Offset.parse(end))
 
     def stop(self) -> None:
@@ -134,9 +134,9 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Reading
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The tasks of a micro-batch: contiguous shares of about the same number of bytes.
+        """Return the tasks of a micro-batch: contiguous shares of about the same number of bytes.
 
-        The range is the one in ``end``: where the first micro-batch is run again, ``start`` was asked for anew.
+        The range is the one in ``end``: where the first micro-batch is run again, ``start`` was asked for again.
         """
         until = Offset.parse(end)
         if start == end:
@@ -147,11 +147,11 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             planned = self._between(self._first(until.low), until.seq - 1)
         if planned is None:
             return []
-        shares = balanced(planned.descriptors, self._options.parts(planned.bytes))
+        shares = balance(planned.descriptors, self._options.parts(planned.bytes))
         return [InputPartition(msgspec.msgpack.encode(share)) for share in shares]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one share, in a task. Raises Corrupt for a batch that is gone or damaged, unless told to skip."""
+        """Yield the rows of one share, in a task. Raises Corrupt for a bad batch, unless losses are allowed."""
         return record_batches(
             self._options.url,
             msgspec.msgpack.decode(partition.value, type=list[Descriptor]),
@@ -168,14 +168,14 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._opened
 
     def _look(self) -> int:
-        """The first sequence that is not there yet: one read of the manifest."""
+        """Return the first sequence that is not there yet: one read of the manifest."""
         plan = self._plan()
         with _hint():
             self._end = plan.end_seq() + 1
         return self._end
 
     def _wait_for_news(self, seq: int) -> int:
-        """Where the stream may go to now; on an idle queue the manifest is read once in ``pollMs``."""
+        """Return where the stream may go to now; on an idle queue the manifest is read once in ``pollMs``."""
         if self._target is not None:
             return self._target
         if self._idle_since:
@@ -185,7 +185,7 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def _is_too_little(self, taken: Sequence[Descriptor], budget: Budget, *, more: bool) -> bool:
-        """Whether to wait for more: never at the end of AvailableNow, and never longer than ``maxTriggerDelayMs``."""
+        """Return whether to wait for more: never at the end of AvailableNow, never beyond ``maxTriggerDelayMs``."""
         enough = sum(descriptor.entries for descriptor in taken) >= budget.entries_min
         if enough or more or self._target is not None:
             return False
@@ -205,13 +205,15 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             plan.ack_through(offset.seq - 1)
 
     def _first(self, seq: int) -> int:
-        """Where to read from for a range that begins at ``seq``: what the frontier has passed was given up, and may not
-        be kept any more. Where losses are allowed, what is kept of it is read.
+        """Return where to read from for a range that begins at ``seq``.
+
+        What the frontier has passed was given up, and may not be kept any more. Where losses are allowed, what is kept
+        of it is read.
         """
         return max(seq, self._plan().next_seq) if self._options.fail_on_data_loss else seq
 
     def _between(self, low: int, high: int) -> Planned | None:
-        """The batches of the range, or those that are left of it where losses are allowed; None where none are."""
+        """Return the batches of the range, or those that are left where losses are allowed; None if none are."""
         if low > high:
             return None
         try:
@@ -225,9 +227,9 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._between(first, high)
 
     def _check(self, offset: Offset, *, begin: int) -> None:
-        """Refuse a checkpoint that belongs to another buffer, or to another course of this one.
+        """Raise Conflict for a checkpoint that belongs to another buffer, or to another history of this one.
 
-        ``begin`` is where the query goes on to read.
+        ``begin`` is where the query continues to read.
         """
         plan = self._plan()
         if offset.buffer != plan.buffer_id:
@@ -252,7 +254,7 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
     def _is_behind(self, begin: int) -> bool:
-        """Whether the frontier has passed a batch from ``begin`` on that was not given up."""
+        """Return whether the frontier has passed a batch from ``begin`` on that was not given up."""
         plan = self._plan()
         passed = plan.next_seq - begin
         return passed > 0 and len(plan.given_up(begin, plan.next_seq - 1)) < passed
@@ -260,7 +262,7 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 @contextmanager
 def _hint() -> Iterator[None]:
-    """Say what to do beside the words that a fenced consumer ends with."""
+    """Add what to do next to the error of a fenced consumer."""
     try:
         yield
     except LeaseLost as error:

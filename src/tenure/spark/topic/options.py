@@ -1,6 +1,6 @@
-"""What a reader and a writer of a topic are told, checked before anything is asked of the server.
+"""The options of a topic's reader and writer, checked before the server is asked.
 
-The API key is no option: options stand in plans, in logs and in the pages of Spark. It comes from the environment of
+The API key is no option: options appear in plans, in logs and in the pages of Spark. It comes from the environment of
 the process that talks to the server.
 """
 
@@ -31,7 +31,7 @@ Start = int | Literal["earliest", "latest"]
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part of which log is read, and how much at once. Numbers of None are open."""
+    """Which part of which log is read, and how much at once. None is no limit."""
 
     url: str
     topic: str
@@ -47,7 +47,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Where rows go, by way of which staging directory, and in pieces of what size."""
+    """The topic that rows go to, the staging directory, and the sizes of chunks and files."""
 
     url: str
     topic: str
@@ -69,7 +69,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
-    """The options of a reader. Raises Invalid (``bad_option``)."""
+    """Parse the options of a reader. Raises Invalid (``bad_option``)."""
     given = _Given(options)
     start = given.text("startingSeq", "earliest")
     return ReadOptions(
@@ -85,7 +85,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
-    """The options of a writer. Raises Invalid (``bad_option``)."""
+    """Parse the options of a writer. Raises Invalid (``bad_option``)."""
     given, default = _Given(options), WriteOptions(url="", topic="", staging="")
     return WriteOptions(
         url=given.url(),
@@ -102,7 +102,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
 
 
 def open_client(url: str, *, retry_for_ms: int | None = None) -> Client:
-    """A client with the key of this process's environment. Close it."""
+    """Open a client with the key of this process's environment. The caller closes it."""
     settings = ClientSettings()
     if retry_for_ms is not None:
         attempts = max(settings.attempts_max, retry_for_ms // settings.backoff_max_ms * 4)
@@ -111,7 +111,7 @@ def open_client(url: str, *, retry_for_ms: int | None = None) -> Client:
 
 
 class _Given:
-    """Options by name, whatever their case."""
+    """Options by name, in any case."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}

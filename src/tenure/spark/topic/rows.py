@@ -1,7 +1,7 @@
-"""From rows to records: what a column means, and each row as it will stand in the body of an append.
+"""Rows as records of a topic: the meaning of each column, and each row as it will stand in the body of an append.
 
-Tasks do this, so that whatever a server would refuse is found before anything is chosen or appended, and the driver has
-only to pass bytes on.
+Tasks do this, so that a row which the server would refuse is found before anything is chosen or appended, and the
+driver only passes bytes on.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def check_columns(columns: Iterable[tuple[str, str]], *, topic_type: str | None 
 
 
 def record_texts(batch: pa.RecordBatch, *, record_bytes_max: int) -> Iterator[RecordText]:
-    """Each row of checked columns as a record. Raises Invalid (``bad_payload``, ``record_too_large``)."""
+    """Yield each row of checked columns as a record. Raises Invalid (``bad_payload``, ``record_too_large``)."""
     names = batch.schema.names
     columns = [_values(name, batch.column(number)) for number, name in enumerate(names)]
     for values in zip(*columns, strict=True):
@@ -107,7 +107,7 @@ def _record_text(row: Mapping[str, Any], record_bytes_max: int) -> RecordText:
 
 
 def _check_json(data: bytes) -> None:
-    """What `record_text` does not look at."""
+    """Check what `record_text` does not."""
     try:
         data.decode()
     except UnicodeDecodeError as error:

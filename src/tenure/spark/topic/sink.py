@@ -1,4 +1,4 @@
-"""`TopicSink`: a topic as the table of an ingest job, on any Spark and through Spark Connect."""
+"""`TopicSink`: a topic as the sink of an ingest job, on any Spark and through Spark Connect."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from tenure.buffer.ingest.sink import Commit
 from tenure.spark.sinks.protocol import Needs, is_held
-from tenure.spark.topic.delivery import deliver, resume
 from tenure.spark.topic.options import WriteOptions, open_client, write_options
-from tenure.spark.topic.record import Batch, identity
 from tenure.spark.topic.rows import check_columns
-from tenure.spark.topic.stage import STAGED_COLUMNS, loaded, stage_arrow
-from tenure.spark.topic.staging import Staging
+from tenure.spark.topic.staging.delivery import deliver, resume
+from tenure.spark.topic.staging.directory import Staging
+from tenure.spark.topic.staging.record import Batch, writer_id
+from tenure.spark.topic.staging.task import STAGED_COLUMNS, parse_file, stage_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,12 +22,12 @@ __all__ = ["TopicSink"]
 
 
 class TopicSink:
-    """Appends ranges of a buffer to a topic that is there, each row once.
+    """A sink that appends ranges of a buffer to an existing topic, each row once.
 
     ``select`` are SQL expressions that make the topic's columns of the frame's, like ``("entry AS payload",)``; without
     it the frame must have them. ``staging`` is a directory that tasks and driver reach, by a URL as of a buffer; it
-    holds the marker and so belongs to the topic for as long as anything is written to it. ``options`` are those of
-    the format ``tenure``. Raises Invalid (``bad_option``).
+    holds the marker and so belongs to the topic for as long as anything is written to it. ``options`` are those of the
+    format ``tenure``. Raises Invalid (``bad_option``).
 
     >>> from tenure.spark import TopicSink
     >>> sink = TopicSink("http://127.0.0.1:8080", "orders", staging="s3://lake/staging", select=["entry AS payload"])
@@ -53,11 +53,11 @@ class TopicSink:
         self._select = None if select is None else tuple(select)
 
     def needs(self, spark_version: tuple[int, int]) -> Needs:
-        """Nothing: any session will do."""
+        """Return no needs: any session will do."""
         return Needs()
 
     def last_committed(self, spark: SparkSession, buffer: str) -> int | None:
-        """The end of the newest range that is done. Raises what the staging directory's store raises."""
+        """Return the end of the newest range that is done. Raises what the staging directory's store raises."""
         return Staging(self._options.staging).done(self._writer(buffer))
 
     def write(self, frame: DataFrame, commit: Commit) -> None:
@@ -75,8 +75,8 @@ class TopicSink:
                 return
             staging_task = partial(stage_arrow, options=options, writer=batch.writer)
             found = rows.mapInArrow(staging_task, STAGED_COLUMNS).collect()
-            deliver(staging, client, batch, [loaded(row["file"]) for row in found])
+            deliver(staging, client, batch, [parse_file(row["file"]) for row in found])
         staging.sweep(grace_ms=options.grace_ms)
 
     def _writer(self, buffer: str) -> str:
-        return identity("buffer", buffer, self.name, self._options.topic)
+        return writer_id("buffer", buffer, self.name, self._options.topic)

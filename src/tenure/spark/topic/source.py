@@ -1,7 +1,7 @@
 """The format ``tenure``: topics of a running server as a source and as a sink of Spark.
 
-Needs the Python Data Source API: Spark 4.0 for batches and for the sink, 4.1 to stream into a topic, 4.2 to stream from
-one. What is newer than 4.0 is imported only where it is asked for.
+It needs the Python Data Source API: Spark 4.0 for batches and for the sink, 4.1 to stream into a topic, 4.2 to stream
+from one. What is newer than 4.0 is imported only where it is asked for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tenure.client.client import Client
 from tenure.contract.replies import Diff
 from tenure.errors import Invalid
 from tenure.spark.topic.options import ReadOptions, open_client, read_options, write_options
-from tenure.spark.topic.reading import COLUMNS, Found, Missed, data_loss, missed_in, read_part, split, to_arrow
+from tenure.spark.topic.parts import COLUMNS, Found, Missed, data_loss, missed_in, read_part, split, to_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +33,7 @@ __all__ = ["Part", "TopicDataSource", "parts_between", "read_rows"]
 
 
 class TopicDataSource(DataSource):
-    """``spark.read.format("tenure")`` and the others."""
+    """The data source of ``spark.read.format("tenure")`` and the others."""
 
     @classmethod
     def name(cls) -> str:
@@ -70,7 +70,7 @@ def _too_old(what: str, version: str) -> Invalid:
 
 
 class Part(InputPartition):
-    """The seqs that one task reads, and what was lost in front of them."""
+    """The seqs that one task reads, and what was lost before them."""
 
     def __init__(self, first_seq: int, last_seq: int, missed: Missed | None = None) -> None:
         self.first_seq = first_seq
@@ -79,13 +79,13 @@ class Part(InputPartition):
 
 
 class TopicReader(DataSourceReader):
-    """A part of a log that is settled when the query is planned."""
+    """A reader of a part of a log that is fixed when the query is planned."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Raises Invalid (``bad_option``) for seqs that the log has not reached, Corrupt (``data_lost``)."""
+        """Return the tasks. Raises Invalid (``bad_option``) for seqs beyond the log, Corrupt (``data_lost``)."""
         options = self._options
         with open_client(options.url) as client:
             info = client.topic(options.topic)
@@ -104,7 +104,7 @@ class TopicReader(DataSourceReader):
 
 
 def parts_between(client: Client, options: ReadOptions, first_seq: int, last_seq: int) -> list[Part]:
-    """The tasks that read these seqs. A loss that is there already is found before any of them starts.
+    """Return the tasks that read these seqs. A loss that is there already is found before any of them starts.
 
     Raises Corrupt (``data_lost``) where nothing may be missed.
     """
@@ -119,7 +119,7 @@ def parts_between(client: Client, options: ReadOptions, first_seq: int, last_seq
 
 
 def read_rows(options: ReadOptions, part: Part) -> Iterator[pa.RecordBatch]:
-    """A task: the rows of a part. Raises Corrupt (``data_lost``) where nothing may be missed."""
+    """Yield the rows of a part, in a task. Raises Corrupt (``data_lost``) where nothing may be missed."""
     with open_client(options.url) as client:
 
         def page(from_seq: int, limit: int) -> Diff:

@@ -1,4 +1,4 @@
-"""A topic as a stream. An offset ``{"seq": n}`` means "everything below n".
+"""A topic as a streaming source. An offset ``{"seq": n}`` means "everything below n".
 
 Spark asks for the latest offset only after the batch that ended at ``start`` is in its commit log. A log has no
 frontier to move, so nothing is acknowledged.
@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 
 from tenure.contract.replies import TopicInfo
 from tenure.spark.topic.options import ReadOptions, open_client
-from tenure.spark.topic.reading import Missed, data_loss
+from tenure.spark.topic.parts import Missed, data_loss
 from tenure.spark.topic.source import Part, parts_between, read_rows
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ __all__ = ["TopicStreamReader", "end_of", "next_end"]
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The log of a topic, from a seq on."""
+    """A streaming reader of a topic's log, from a seq on."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -51,7 +51,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = end_of(self._info())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Raises Corrupt (``data_lost``) where the log ends before ``start``, and nothing may be missed."""
+        """Return how far to read. Raises Corrupt (``data_lost``) where the log ends before ``start``."""
         info, options = self._info(), self._options
         end = end_of(info) if self._target is None else min(end_of(info), self._target)
         if end_of(info) < start["seq"]:
@@ -84,12 +84,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def end_of(info: TopicInfo) -> int:
-    """The seq above the last record that cannot vanish any more: a stream that has passed one never comes back."""
+    """Return the seq above the last record that cannot vanish any more: a stream never goes back."""
     return 1 + (info.head_seq if info.config.durability == "memory" else info.durable_seq)
 
 
 def next_end(info: TopicInfo, start_seq: int, end_seq: int, options: ReadOptions) -> int:
-    """How far a limited batch goes. What lies below the first record costs nothing, and is passed over at once."""
+    """Return the end of a limited batch. What lies below the first record costs nothing, and is passed over at once."""
     records_max = options.records_max
     if options.bytes_max is not None:
         mean_bytes = max(1, info.bytes // max(1, info.count))
@@ -101,5 +101,5 @@ def next_end(info: TopicInfo, start_seq: int, end_seq: int, options: ReadOptions
 
 
 def _recreated(start_seq: int, end_seq: int) -> Missed:
-    """The log is shorter than what was read of it: it is another one."""
+    """Return the loss by a log that is shorter than what was read of it: it is another one."""
     return Missed(end_seq, start_seq - 1, "recreated", start_seq - end_seq)

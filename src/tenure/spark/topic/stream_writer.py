@@ -9,12 +9,12 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from tenure.errors import Invalid
-from tenure.spark.topic.delivery import deliver
 from tenure.spark.topic.options import WriteOptions, open_client
-from tenure.spark.topic.record import Batch, identity
 from tenure.spark.topic.rows import check_columns
-from tenure.spark.topic.stage import stage
-from tenure.spark.topic.staging import Staging
+from tenure.spark.topic.staging.delivery import deliver
+from tenure.spark.topic.staging.directory import Staging
+from tenure.spark.topic.staging.record import Batch, writer_id
+from tenure.spark.topic.staging.task import stage
 from tenure.spark.topic.writer import StagedMessage, dtypes, files_in
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ _QUERY_ID = "sql.streaming.queryId"
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
-    """The writer is the query: its id is kept in the checkpoint, so it is the same after a restart, and another one
-    where the checkpoint was removed and the batches are numbered anew.
+    """A streaming writer whose identity is the query's id.
 
-    Raises Invalid (``bad_columns``), before any task runs.
+    The id is kept in the checkpoint, so it is the same after a restart, and another one where the checkpoint was
+    removed and the batches are numbered from 0. Raises Invalid (``bad_columns``), before any task runs.
     """
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
@@ -46,7 +46,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         return StagedMessage(list(stage(iterator, self._options, self._writer(query))), query)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Raises as `deliver`, and NotFound for a topic that is not there; the query may then be started again."""
+        """Deliver a micro-batch. Raises as `deliver`, and NotFound for a missing topic; start the query again then."""
         queries = {message.query for message in messages if isinstance(message, StagedMessage)}
         assert len(queries) == 1, "even an empty batch has one task, and all are of one query"
         options, staging = self._options, Staging(self._options.staging)
@@ -57,7 +57,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         staging.sweep(grace_ms=options.grace_ms)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Nothing to do: the commit may have failed behind its choice, so only a sweep may remove files."""
+        """Do nothing: the commit may have failed after its choice, so only a sweep may remove files."""
 
     def _writer(self, query: str) -> str:
-        return identity("query", query, self._options.topic)
+        return writer_id("query", query, self._options.topic)

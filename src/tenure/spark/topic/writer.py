@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from tenure.errors import Invalid
-from tenure.spark.topic.delivery import deliver
 from tenure.spark.topic.options import WriteOptions, open_client
-from tenure.spark.topic.record import Batch, StagedFile, identity
 from tenure.spark.topic.rows import check_columns
-from tenure.spark.topic.stage import stage
-from tenure.spark.topic.staging import Staging
+from tenure.spark.topic.staging.delivery import deliver
+from tenure.spark.topic.staging.directory import Staging
+from tenure.spark.topic.staging.record import Batch, StagedFile, writer_id
+from tenure.spark.topic.staging.task import stage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +24,7 @@ __all__ = ["StagedMessage", "TopicWriter", "dtypes", "files_in"]
 
 
 class StagedMessage(WriterCommitMessage):
-    """What a task that succeeded has staged; ``query`` is the id of the streaming query, where it is one."""
+    """The files that a task has staged; ``query`` is the id of the streaming query, if any."""
 
     def __init__(self, files: Sequence[StagedFile], query: str | None = None) -> None:
         self.files = tuple(files)
@@ -32,17 +32,17 @@ class StagedMessage(WriterCommitMessage):
 
 
 def files_in(messages: Sequence[WriterCommitMessage | None]) -> list[StagedFile]:
-    """All files of these messages, in the order of their tasks."""
+    """Return all files of these messages, in the order of their tasks."""
     return [file for message in messages if isinstance(message, StagedMessage) for file in message.files]
 
 
 def dtypes(schema: StructType) -> list[tuple[str, str]]:
-    """As ``DataFrame.dtypes``."""
+    """Return names and types as ``DataFrame.dtypes`` does."""
     return [(field.name, field.dataType.simpleString()) for field in schema.fields]
 
 
 class TopicWriter(DataSourceArrowWriter):
-    """One write. Whoever repeats it with the same commit id adds nothing.
+    """One write. A repeat with the same commit id adds nothing.
 
     Raises Invalid (``bad_columns``, ``bad_option``) and NotFound for a topic that is not there, before any task runs.
     """
@@ -57,7 +57,7 @@ class TopicWriter(DataSourceArrowWriter):
                 code="bad_option",
             )
         self._options = options
-        self._batch = Batch(identity("commit", options.commit_id or uuid.uuid4().hex, options.topic), 0, options.topic)
+        self._batch = Batch(writer_id("commit", options.commit_id or uuid.uuid4().hex, options.topic), 0, options.topic)
         with open_client(options.url) as client:
             check_columns(dtypes(schema), topic_type=client.topic(options.topic).type)
 
@@ -65,11 +65,11 @@ class TopicWriter(DataSourceArrowWriter):
         return StagedMessage(list(stage(iterator, self._options, self._batch.writer)))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Raises as `deliver`; the write may then be repeated."""
+        """Deliver the rows. Raises as `deliver`; the write may then be repeated."""
         options, staging = self._options, Staging(self._options.staging)
         with open_client(options.url, retry_for_ms=options.retry_for_ms) as client:
             deliver(staging, client, self._batch, files_in(messages))
         staging.sweep(grace_ms=options.grace_ms)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Nothing to do: the commit may have failed behind its choice, so only a sweep may remove files."""
+        """Do nothing: the commit may have failed after its choice, so only a sweep may remove files."""

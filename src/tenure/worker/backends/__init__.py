@@ -1,1 +1,1 @@
-"""Where the jobs of a task are kept: a broker's queue, or timers on Redis."""
+"""Backends, which keep the jobs of a task: a queue of a broker, or timers on Redis."""

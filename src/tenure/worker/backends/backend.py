@@ -1,7 +1,7 @@
-"""`Backend`: who keeps the jobs of a task, as the runtime sees it. The broker is one, a Redis with timers another.
+"""`Backend`: the interface to what keeps the jobs of a task: a queue of a broker, or a topic of timers in Redis.
 
-A side says where jobs come from, and how they are extended and settled. Slots, handlers, policies, heartbeats, the
-repeating of verdicts and the drain are the same over all of them, and know none.
+A backend takes, extends and settles jobs. Slots, handlers, policies, heartbeats, the retry of verdicts and the drain
+are the same for all backends, and depend on none.
 """
 
 from __future__ import annotations
@@ -22,32 +22,34 @@ class Backend(Protocol):
 
     @property
     def link(self) -> Link:
-        """What is known about the way to it, together with the other sides that take the same way."""
+        """The state of the connection, shared with other backends on the same server."""
         ...
 
     async def declare(self) -> None:
-        """Make it what the task needs. Raises Overloaded, Closed or Indeterminate where it cannot be reached."""
+        """Create or complete the queue as the task declares it. Raises Overloaded, Closed or Indeterminate where it
+        cannot be reached.
+        """
         ...
 
     def source(self, feed: Feed) -> Source:
-        """The flow of its jobs into ``feed``."""
+        """Return the source that delivers its jobs into ``feed``."""
         ...
 
     async def take(self, count_max: int, *, lease_ms: int) -> list[HeldJob]:
-        """Claim what is due now, without waiting; each job says for how long in its ``lease_ms``."""
+        """Claim jobs that are due now, without waiting; the ``lease_ms`` of each job is the length of its lease."""
         ...
 
     async def extend(self, jobs: Sequence[HeldJob], *, lease_ms: int) -> Collection[HeldJob]:
-        """Let the leases run ``lease_ms`` from now; returns those jobs that are not ours any more.
+        """Set the leases to end ``lease_ms`` from now; returns the jobs that are no longer ours.
 
-        Raises NotFound where all of them are gone.
+        Raises NotFound where the queue is gone, and all jobs with it.
         """
         ...
 
     def acker(self, *, batch_max: int, pending_max: int, requests_max: int) -> Acker:
-        """What gathers the verdicts."""
+        """Return an acker, which sends verdicts in batches."""
         ...
 
     async def failures(self, job: HeldJob) -> int:
-        """How often the job has failed, this time included. Raises NotFound where it is gone."""
+        """Return how often the job has failed, this time included. Raises NotFound where it is gone."""
         ...

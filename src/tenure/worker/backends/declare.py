@@ -1,16 +1,16 @@
-"""What a task's queue is made to be: created where it is missing, and otherwise changed only where nobody chose.
+"""Declare a task's queue: create it where it is missing, and otherwise set only options that are still defaults.
 
     the queue …                            then
-    is not there                           it is created as the task says: fsync, max_deliveries, dead letter
-    is there                               it stays as it is, but for knobs that the task writes down *and* whose
-                                           stored value is still the wire's default: these are filled in; and the
-                                           five deliveries that a put makes a queue with are raised for its retries
-    has another value, chosen by somebody  that value stays, and the difference is logged once
-    is a log that an append made           it becomes a queue as the task says; its records are jobs
-    is a log that somebody configured      Conflict
+    does not exist                         it is created with the task's options: fsync, max_deliveries, dead letter
+    exists                                 it stays as it is, except for options that the task sets explicitly *and*
+                                           whose stored value is still the wire's default: these are set; and the
+                                           five deliveries of a queue that a put created are raised for its retries
+    has another value, set explicitly      that value stays, and the difference is logged once
+    is a log that an append created        it becomes a queue with the task's options; its records are jobs
+    is a log that was configured           Conflict
 
-So an operator's setting is never undone by a deployment. A key that may not change the config works with a queue that
-exists; only creating one needs the admin scope.
+So a deployment never overwrites an operator's setting. A key that may not change the config works with an existing
+queue; only creating one needs the admin scope.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _KNOBS: Final = {
     "max_deliveries": "max_deliveries",
     "dead_letter": "dead_letter",
 }
-"""Which knobs of a task are fields of its queue's config."""
+"""The options of a task that are fields of its queue's config."""
 
 
 async def declare(client: AsyncClient, options: TaskOptions) -> bool:
-    """Make the queue of one task what it has to be; True where it was created.
+    """Create or complete the queue of one task; return True where it was created.
 
-    Raises Conflict where a log has its name, and Denied where it is missing and the key may not create it, or where the
-    key may not even read it: nor could it work there.
+    Raises Conflict where a log has its name, and Denied where the queue is missing and the key may not create it, or
+    where the key may not read it: such a worker could not claim from it either.
     """
     try:
         config = (await client.topic(options.queue)).config
@@ -63,7 +63,7 @@ async def declare(client: AsyncClient, options: TaskOptions) -> bool:
 
 
 async def _claim_log(client: AsyncClient, options: TaskOptions) -> bool:
-    """Make a queue of a log that an append made before anybody declared it. Raises Conflict where somebody did."""
+    """Make a queue of a log that an append created. Raises Conflict where the log was configured."""
     try:
         return (await client.put_topic(options.queue, **options.queue_config())).created
     except Conflict:
@@ -71,15 +71,15 @@ async def _claim_log(client: AsyncClient, options: TaskOptions) -> bool:
 
 
 def to_change(options: TaskOptions, stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that the task writes down and nobody else has."""
+    """Return the fields that the task sets explicitly and that are still defaults in the stored config."""
     defaults, wanted = as_dict(DEFAULTS), dict[str, Any](options.queue_config())
-    fields = [field for knob, field in _KNOBS.items() if knob in options.said]
+    fields = [field for knob, field in _KNOBS.items() if knob in options.explicit]
     changes = {
         field: wanted[field]
         for field in fields
         if stored.get(field) != wanted[field] and stored.get(field) == defaults[field]
     }
-    if "retries" in options.said and stored.get("max_deliveries") == DELIVERIES_MAX < options.max_deliveries:
+    if "retries" in options.explicit and stored.get("max_deliveries") == DELIVERIES_MAX < options.max_deliveries:
         changes["max_deliveries"] = options.max_deliveries
     return changes
 
@@ -95,7 +95,7 @@ def _warn_of_differences(options: TaskOptions, stored: Mapping[str, Any]) -> Non
     defaults, wanted = as_dict(DEFAULTS), dict[str, Any](options.queue_config())
     for knob, field in _KNOBS.items():
         value = stored.get(field)
-        if knob in options.said and value not in (wanted[field], defaults[field]):
+        if knob in options.explicit and value not in (wanted[field], defaults[field]):
             log.warning(
                 "%s: %s stays %r, as the queue has it; the task says %r", options.queue, field, value, wanted[field]
             )

@@ -1,4 +1,4 @@
-"""The side of a task whose jobs a broker keeps."""
+"""`QueueBackend`: a queue of a broker as the backend of a task."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tenure.client.batching.acker import Acker
 from tenure.worker.backends.declare import declare
-from tenure.worker.backends.queue_source import QueueSource, held
+from tenure.worker.backends.queue_source import QueueSource, held_job
 from tenure.worker.options import TaskOptions
 from tenure.worker.runtime.job import HeldJob
 from tenure.worker.runtime.link import Link
@@ -16,11 +16,11 @@ from tenure.worker.runtime.source import Feed
 if TYPE_CHECKING:
     from tenure.client.client import AsyncClient
 
-__all__ = ["QueueSide"]
+__all__ = ["QueueBackend"]
 
 
-class QueueSide:
-    """One queue through one client; its jobs are pushed where the task, the worker and the way to the broker agree."""
+class QueueBackend:
+    """One queue through one client. Jobs are pushed where the task and the worker allow it and the stream opens."""
 
     def __init__(self, client: AsyncClient, options: TaskOptions, *, link: Link, push: bool = True) -> None:
         self.link = link
@@ -39,7 +39,7 @@ class QueueSide:
 
     async def take(self, count_max: int, *, lease_ms: int) -> list[HeldJob]:
         claimed = await self._client.claim(self._queue, max_count=count_max, lease_ms=lease_ms)
-        return [held(self._queue, job, self._client.node, lease_ms=lease_ms) for job in claimed.jobs]
+        return [held_job(self._queue, job, self._client.node, lease_ms=lease_ms) for job in claimed.jobs]
 
     async def extend(self, jobs: Sequence[HeldJob], *, lease_ms: int) -> Collection[HeldJob]:
         extended = await self._client.extend(
@@ -58,9 +58,8 @@ class QueueSide:
         )
 
     async def failures(self, job: HeldJob) -> int:
-        """Deliveries also end in crashes and drains, so those that ended in a nack with a reason are counted. Of
-        deliveries that the broker no longer remembers, each counts, or a job with many retries would never be done
-        failing.
+        """Count the deliveries that ended in a nack with a reason, because deliveries also end in crashes and drains.
+        Each delivery that the broker no longer remembers counts too, or a job with many retries would never end.
         """
         history = (await self._client.job(self._queue, job.seq)).history
         failed = sum(delivery.end == "nack" and bool(delivery.reason) for delivery in history)

@@ -1,6 +1,6 @@
-"""The jobs of a queue: a push stream, or claims that wait where a stream cannot be had.
+"""`QueueSource`: the jobs of a queue from a push stream, or from long-poll claims where a stream is not possible.
 
-A stream that has gone silent is dead (fault 31): the broker says a word every 15 seconds.
+A silent stream is dead (fault 31): the broker sends a heartbeat every 15 seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tenure.worker.runtime.source import Feed, Source
 if TYPE_CHECKING:
     from tenure.client.client import AsyncClient
 
-__all__ = ["QueueSource", "held"]
+__all__ = ["QueueSource", "held_job"]
 
 log = logging.getLogger("tenure.worker")
 
@@ -27,7 +27,7 @@ _NO_STREAM = frozenset({404, 405, 406, 501})
 
 
 class _NotPushed(Exception):
-    """Something on the way to the broker, or an old broker, has no streams."""
+    """A proxy before the broker, or an old broker, does not support streams."""
 
 
 class QueueSource(Source):
@@ -54,13 +54,13 @@ class QueueSource(Source):
             return
         raise Closed("the broker ended the stream", code="disconnected")
 
-    async def _take_leave(self, flowing: asyncio.Task[None]) -> None:
-        """What was on its way when the broker heard of it is read to the end, so that it can be given back."""
+    async def _finish_flow(self, flowing: asyncio.Task[None]) -> None:
+        """Detach the stream and read it to its end, so that jobs in flight can be given back."""
         if self._heard_ms and await self._client.detach(self._queue):
             await asyncio.wait((flowing,))
 
-    async def _after_cut(self) -> None:
-        """A claim that was cut may have been answered: asking again with its id gives the same jobs, to give back."""
+    async def _recover_cut(self) -> None:
+        """Repeat a claim that was cut, with its id: it returns the same jobs, to be given back."""
         claim_id, self._claim_id = self._claim_id, None
         if claim_id is not None:
             claimed = await self._client.claim(self._queue, max_count=1, claim_id=claim_id)
@@ -70,12 +70,12 @@ class QueueSource(Source):
         if jobs:
             claimed_wall_ms = min(job.deadline or 0 for job in jobs) - self._lease_ms
             node = self._client.node
-            await self._feed.deliver([held(self._queue, job, node) for job in jobs], claimed_wall_ms)
+            await self._feed.deliver([held_job(self._queue, job, node) for job in jobs], claimed_wall_ms)
 
-    # Pushed
+    # Push stream
 
     async def _watched_stream(self) -> None:
-        """Read the stream, and end it when it is silent for too long."""
+        """Read the stream, and end it after ``silence_ms`` without a message."""
         self._heard_ms = 0
         began_ms, reading = self._timing.now_ms(), asyncio.ensure_future(self._stream())
         settings = self._settings
@@ -111,10 +111,10 @@ class QueueSource(Source):
             async for jobs in stream:
                 first, self._heard_ms = not self._heard_ms, self._timing.now_ms()
                 if first:
-                    await self._opened()
+                    await self._report_open()
                 await self._deliver(jobs)
 
-    # Claimed
+    # Claims
 
     async def _claims(self) -> None:
         opened = False
@@ -125,19 +125,19 @@ class QueueSource(Source):
                 self._queue,
                 max_count=self._feed.room(),
                 lease_ms=self._lease_ms,
-                # The first one tells at once whether the broker is there.
+                # The first claim does not wait: it shows at once whether the broker answers.
                 wait_ms=self._settings.poll_wait_ms if opened else 0,
                 claim_id=self._claim_id,
             )
             self._claim_id = None
             if not opened:
                 opened = True
-                await self._opened()
+                await self._report_open()
             await self._deliver(claimed.jobs)
 
 
-def held(queue: str, job: Job, node: str, *, lease_ms: int = 0) -> HeldJob:
-    """A delivery as the runtime holds it; ``lease_ms`` where it was claimed for longer than the task says."""
+def held_job(queue: str, job: Job, node: str, *, lease_ms: int = 0) -> HeldJob:
+    """Return a delivery as the runtime holds it; ``lease_ms`` where it was claimed for longer than the task's lease."""
     return HeldJob(
         topic=queue,
         seq=job.seq,

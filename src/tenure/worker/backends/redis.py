@@ -1,4 +1,4 @@
-"""The side of a task whose timers a Redis keeps."""
+"""`RedisBackend`: a topic of timers in Redis as the backend of a task."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from tenure.worker.runtime.job import HeldJob
 from tenure.worker.runtime.link import Link
 from tenure.worker.runtime.source import Feed
 
-__all__ = ["TimerSide"]
+__all__ = ["RedisBackend"]
 
 _NO_LIMIT: Final = 2**31
 
 
-class TimerSide:
+class RedisBackend:
     """One topic of timers, held as ``node``.
 
-    A timer that was replaced while its handler runs is not lost: the handler goes on, and its verdict changes nothing.
+    A timer that was replaced while its handler runs is not lost: the handler continues, and its verdict changes
+    nothing.
     """
 
     def __init__(self, timers: Timers, options: TaskOptions, *, link: Link, node: str) -> None:
@@ -38,7 +39,7 @@ class TimerSide:
         self._deliveries_max = options.max_deliveries or _NO_LIMIT
 
     async def declare(self) -> None:
-        """A topic needs no making; only what can never be claimed is found out."""
+        """Check the lease; a topic of timers is not created. Raises Invalid for a lease that no claim could have."""
         most = self._timers.settings.lease_ttl_ms_max
         if self._options.lease_ms > most:
             raise Invalid(f"the lease of timers is at most {most} ms; {self._topic!r} says more", field="lease")
@@ -85,7 +86,7 @@ class TimerSide:
 
 
 class _Verdicts:
-    """Acks, nacks and extends of timers, as an `Acker` sends them: by seq, which is the version, and lease."""
+    """The acks, nacks and extends of timers, as an `Acker` sends them: by seq, which is the version, and lease id."""
 
     def __init__(self, timers: Timers, options: TaskOptions, deliveries_max: int) -> None:
         self._timers = timers

@@ -1,4 +1,4 @@
-"""How the meta of a timer travels: in front of its payload, because Redis keeps nothing beside it.
+"""Pack the meta of a timer in front of its payload, because Redis keeps only the payload.
 
 {"to": 42}                               a payload without meta is itself, as `Timers.schedule` stores it
 NUL, length of the meta, meta, payload   no JSON begins with a NUL
@@ -15,12 +15,12 @@ _HEAD: Final = struct.Struct(">xI")
 
 
 def pack(data: bytes, meta: bytes | None) -> bytes:
-    """Return a payload as it is stored."""
+    """Return the stored form of a payload and its meta."""
     return data if meta is None else _HEAD.pack(len(meta)) + meta + data
 
 
 def unpack(payload: bytes) -> tuple[bytes, bytes | None]:
-    """Return a stored payload and its meta; whatever we did not write ourselves is all payload."""
+    """Return a stored payload and its meta; bytes that `pack` did not write are all payload."""
     if payload[:1] != b"\0" or len(payload) < _HEAD.size:
         return payload, None
     start = _HEAD.size + _HEAD.unpack_from(payload)[0]

@@ -1,4 +1,4 @@
-"""The timers of a topic: claimed as they become due, with a sleep until the next one in between."""
+"""`TimerSource`: the timers of a topic, claimed as they become due, with a sleep until the next one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TOKEN_BYTES = 16
 
 
 class TimerSource(Source):
-    """The timers of one topic. Nothing polls: whoever schedules something sooner wakes us."""
+    """The timers of one topic. It does not poll: a schedule that is due sooner wakes it."""
 
     def __init__(
         self, timers: Timers, options: TaskOptions, *, feed: Feed, link: Link, node: str, deliveries_max: int
@@ -38,7 +38,7 @@ class TimerSource(Source):
             found = await self._claim(count_max)
             if not opened:
                 opened = True
-                await self._opened()
+                await self._report_open()
             if len(found) < count_max and not self._unwanted.is_set():
                 await self._timers.wait(self._queue)
 
@@ -59,17 +59,17 @@ class TimerSource(Source):
             self._claiming = False
         return found
 
-    async def _take_leave(self, flowing: asyncio.Task[None]) -> None:
-        """A claim on its way is awaited, so that what it brings can be given back."""
+    async def _finish_flow(self, flowing: asyncio.Task[None]) -> None:
+        """Await a claim in flight, so that its timers can be given back."""
         if self._claiming:
             await asyncio.wait((flowing,))
 
-    async def _after_cut(self) -> None:
-        """A claim whose answer did not come cannot be asked about: its timers come back after their lease."""
+    async def _recover_cut(self) -> None:
+        """Do nothing: a claim without an answer cannot be repeated, so its timers come back after their lease."""
 
 
 def held_timer(timer: Timer, node: str, *, lease_ms: int = 0) -> HeldJob:
-    """A delivery as the runtime holds it; ``lease_ms`` where it was claimed for longer than the task says."""
+    """Return a delivery as the runtime holds it; ``lease_ms`` where it was claimed for longer than the task's lease."""
     data, meta = unpack(timer.payload)
     return HeldJob(
         topic=timer.topic,
@@ -87,10 +87,10 @@ def held_timer(timer: Timer, node: str, *, lease_ms: int = 0) -> HeldJob:
 
 
 def lease_id_of(timer: Timer) -> str:
-    """The token and the id in one text: with the version, all that it takes to settle a timer."""
+    """Return the token and the id in one text: with the version, they settle a timer."""
     return timer.token.hex() + timer.timer_id
 
 
 def token_and_id(lease_id: str) -> tuple[bytes, str]:
-    """What `lease_id_of` put together."""
+    """Return the token and the timer id of a `lease_id_of`."""
     return bytes.fromhex(lease_id[: 2 * _TOKEN_BYTES]), lease_id[2 * _TOKEN_BYTES :]

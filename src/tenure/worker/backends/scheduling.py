@@ -1,4 +1,4 @@
-"""How schedules reach Redis: through the hooks, on the app's loop, or on a loop of their own where there is none."""
+"""Schedule timers in Redis through the put hooks: on the app's loop, or from blocking code on a loop in a thread."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ T = TypeVar("T")
 
 
 class OpenTimers:
-    """The timers of an app on the running event loop, claimed as ``node``. Those made here from an address are closed
-    with their connections.
+    """The timers of an app on the running event loop, claimed as ``node``. `close` closes connections that were made
+    from an address.
     """
 
     def __init__(
@@ -43,12 +43,12 @@ class OpenTimers:
         self.loop = asyncio.get_running_loop()
         self.node = node
         self.address = address
-        """Where the Redis is, without what it takes to get in."""
+        """The address of the Redis, without credentials."""
         self._redis = redis
 
     @classmethod
     def at(cls, url: str, *, node: str) -> OpenTimers:
-        """Timers on the running loop. Raises Invalid where redis-py is missing or the address is none."""
+        """Open timers on the running loop. Raises Invalid where redis-py is missing or the address is not valid."""
         with importing("timers need redis-py", "redis"):
             from tenure.timers.timers import Timers
             from tenure.timers.wire import client_of
@@ -76,14 +76,14 @@ class OpenTimers:
         return done
 
     async def close(self) -> None:
-        """End the wake-ups, and the connections that were made here."""
+        """Close the wake-up subscription, and the connections that were made here."""
         await self.timers.close()
         if self._redis is not None:
             await self._redis.aclose()
 
 
 class AppTimers:
-    """The timers that an app was given, or the address of their Redis: opened when they are first used."""
+    """The timers of an app, given or opened at first use from the address of their Redis."""
 
     def __init__(self, url: str | None, given: Timers | None, *, node: str | None) -> None:
         if url is not None and given is not None:
@@ -96,7 +96,7 @@ class AppTimers:
         self._lock = threading.Lock()
 
     def new(self) -> OpenTimers:
-        """Timers on the running loop with connections of their own, to be closed by the caller."""
+        """Open timers on the running loop with connections of their own, which the caller closes."""
         node = self._node or default_node()
         if self._given is not None:
             return OpenTimers(self._given, node=node)
@@ -105,7 +105,7 @@ class AppTimers:
         return OpenTimers.at(self.url, node=node)
 
     def on_loop(self) -> OpenTimers:
-        """The app's own on the running loop."""
+        """Return the app's timers on the running loop. Raises Invalid on another loop than theirs."""
         loop = asyncio.get_running_loop()
         if self._open is None or self._open.loop.is_closed():
             self._open = self.new()
@@ -114,7 +114,9 @@ class AppTimers:
         return self._open
 
     def run_blocking(self, work: Callable[[OpenTimers], Awaitable[T]]) -> T:
-        """What ``work`` returns: on the app's loop where it runs in another thread, else on one of our own."""
+        """Return the result of ``work``: on the app's loop where it runs in another thread, else on a
+        loop in a thread.
+        """
         check_no_loop("timer.blocking", instead="timer.schedule(…)")
         opened = self._open
         if opened is not None and opened.loop.is_running():
@@ -128,7 +130,7 @@ class AppTimers:
         return thread.run(work)
 
     async def close(self) -> None:
-        """Close what was opened; the next use opens it again."""
+        """Close the timers; the next use opens them again."""
         opened, self._open = self._open, None
         if opened is not None:
             await opened.close()
@@ -144,7 +146,7 @@ class AppTimers:
 
     @asynccontextmanager
     async def through(self, timers: Timers | None) -> AsyncIterator[None]:
-        """Use these on the running loop for as long as the block runs; for tests."""
+        """Use these timers on the running loop within the block; for tests."""
         before = self._open
         self._open = None if timers is None else OpenTimers(timers, node=self._node or default_node())
         try:
@@ -155,14 +157,14 @@ class AppTimers:
 
 
 class _LoopThread:
-    """An event loop in a thread of its own, with timers on it, for code that has none."""
+    """An event loop in a thread of its own, with timers on it, for code without a loop."""
 
     def __init__(self, new: Callable[[], OpenTimers]) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="tenure-timers", daemon=True)
         self._thread.start()
         try:
-            self._opened = _run_on(self._loop, partial(_made, new))
+            self._opened = _run_on(self._loop, partial(_open, new))
         except BaseException:
             self._end()
             raise
@@ -180,12 +182,12 @@ class _LoopThread:
         self._loop.close()
 
 
-async def _made(new: Callable[[], OpenTimers]) -> OpenTimers:
+async def _open(new: Callable[[], OpenTimers]) -> OpenTimers:
     return new()
 
 
 def _run_on(loop: asyncio.AbstractEventLoop, work: Callable[[], Awaitable[T]]) -> T:
-    """What ``work`` returns, made and awaited on a loop that runs in another thread."""
+    """Return the result of ``work``, called and awaited on a loop that runs in another thread."""
 
     async def call() -> T:
         return await work()

@@ -1,8 +1,8 @@
-"""How puts reach the broker: single ones gathered by a producer per queue, the others in a request of their own.
+"""Send puts to the broker: single puts batched by a producer per queue, other puts in a request of their own.
 
-Every request carries the declared config, which counts only where it creates the queue; so a put needs no round trip to
-see whether the queue is there, and no right beyond writing where it is. The first puts of a queue, which often come all
-at once, are gathered like any others.
+Every request carries the declared config, which takes effect only where it creates the queue; so a put needs no round
+trip to look for the queue, and no scope beyond write where it exists. The first puts of a queue, which often come all
+at once, are batched like any others.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class AsyncSending:
         return await (around_put(middlewares, self._append)(put) if middlewares else self._append(put))
 
     async def close(self, *, deadline_ms: int | None = None) -> None:
-        """Send what is pending, then close the client.
+        """Send pending puts, then close the client.
 
-        After ``deadline_ms``, and where this is cancelled, what was not sent fails with Closed, and what is in flight
-        with Indeterminate.
+        After ``deadline_ms``, and where this is cancelled, puts that were not sent fail with Closed, and those in
+        flight with Indeterminate.
         """
         producers = list(self._producers.values())
         try:
@@ -74,21 +74,21 @@ class AsyncSending:
 
 
 class BlockingSending:
-    """Puts of threads, through one blocking client."""
+    """Puts from threads, through one blocking client."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self._producers: dict[str, Producer] = {}
 
     def send(self, put: Put, middlewares: Sequence[Middleware]) -> list[int]:
-        """As `AsyncSending.send`; the hooks run here and now, so they must not wait for anything."""
+        """As `AsyncSending.send`; the hooks run without a loop, so they must not wait for anything."""
         check_no_loop("task.blocking", instead="task.put(…)")
         if not middlewares:
             return self._append(put)
         refusal = "a middleware's put hook waited for something: with task.blocking it must not"
-        return run_now(self._hooked(put, middlewares), refusal=refusal)
+        return run_now(self._append_with_hooks(put, middlewares), refusal=refusal)
 
-    async def _hooked(self, put: Put, middlewares: Sequence[Middleware]) -> list[int]:
+    async def _append_with_hooks(self, put: Put, middlewares: Sequence[Middleware]) -> list[int]:
         async def append(put: Put) -> list[int]:
             return self._append(put)
 
@@ -104,7 +104,7 @@ class BlockingSending:
         return list(produced.seqs)
 
     def _producer(self, put: Put) -> Producer:
-        """The producer of a queue, one for all threads: of two made at once the first is kept."""
+        """Return the producer of a queue, one for all threads: of two made at once the first is kept."""
         producer = self._producers.get(put.queue)
         if producer is None:
             made = self.client.producer(put.queue, config=put.task.options.queue_config())
@@ -113,7 +113,7 @@ class BlockingSending:
 
 
 def _is_plain(put: Put) -> bool:
-    """Whether a put may share a request with others: one job, and no key that speaks for the whole request."""
+    """Return whether a put may share a request with others: one job, and no key that is per request."""
     return len(put.records) == 1 and put.records[0].unique_key is None and put.idempotency_key is None
 
 

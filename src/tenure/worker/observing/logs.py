@@ -1,4 +1,4 @@
-"""What a worker process logs, and how its children come to log the same way."""
+"""Configure the logging of a worker process and of its children."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tenure.logs import configure as configure_tenure
 __all__ = ["configure", "configure_child"]
 
 _VARIABLE: Final = "TENURE_WORKER_LOG"
-"""Where a child finds what its worker was told."""
+"""The environment variable with the format and the level of the worker, for its children."""
 
 
 def configure(log_format: str, level_name: str) -> None:
-    """Log to standard error, what handlers log included, unless their module has set up logging by itself."""
+    """Log to standard error, including the logs of handlers, unless their module has set up logging itself."""
     level = getattr(logging, level_name.upper())
     configure_tenure(log_format, level=level, tracebacks=True)
     root = logging.getLogger()
@@ -26,6 +26,6 @@ def configure(log_format: str, level_name: str) -> None:
 
 
 def configure_child() -> None:
-    """Log as the worker does; where a program of its own runs it, logging is that program's matter."""
+    """Log as the worker does, unless the worker runs in a program that sets up its own logging."""
     if _VARIABLE in os.environ:
         configure(*os.environ[_VARIABLE].split())

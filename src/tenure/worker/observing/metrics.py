@@ -1,7 +1,7 @@
-"""What a worker counts while it runs, and how Prometheus sees it.
+"""The metrics of a worker: plain counters per queue, and their Prometheus families.
 
-The runtime adds to plain integers; names, labels and text come into being only when somebody looks. So counting costs a
-job next to nothing, and prometheus-client is needed only where the page is asked for.
+The runtime adds to plain integers; names, labels and text are made at the scrape. So counting costs a job next to
+nothing, and prometheus-client is needed only for the page.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _HISTOGRAMS: Final = {
 
 
 class TimeHistogram:
-    """Durations in ms, counted by bucket; ``bounds_ms`` are upper limits, and one more bucket takes what lies above."""
+    """Durations in ms, counted by bucket; ``bounds_ms`` are upper limits, and one more bucket holds longer ones."""
 
     __slots__ = ("bounds_ms", "counts", "total_ms")
 
@@ -72,7 +72,7 @@ class QueueStats:
         self.queued_ms = TimeHistogram(QUEUED_BOUNDS_MS)
 
     def handled(self, kind: VerdictKind | None, *, handler_ms: float) -> None:
-        """Count one handler that has ended. None is a job without a verdict: lost, given back, or left to itself."""
+        """Count one handler that has ended. None is a job without a verdict: lost, given back, or undecided."""
         if kind is VerdictKind.ACK:
             self.acked += 1
         elif kind is VerdictKind.NACK:
@@ -93,7 +93,7 @@ class Stats:
         self.queues: dict[str, QueueStats] = {}
 
     def queue(self, name: str) -> QueueStats:
-        """The numbers of one queue; the same object every time, so that a runner keeps it at hand."""
+        """Return the numbers of one queue; the same object every time, so that a runner can keep it."""
         found = self.queues.get(name)
         if found is None:
             found = self.queues[name] = QueueStats()
@@ -101,13 +101,13 @@ class Stats:
 
 
 class StatsCollector:
-    """Shows `Stats` to a prometheus-client registry; every number is read at the moment of the scrape."""
+    """A prometheus-client collector over `Stats`; every number is read at the scrape."""
 
     def __init__(self, stats: Stats) -> None:
         self._stats = stats
 
     def collect(self) -> Iterable[Metric]:
-        """Every family, each with a sample per queue."""
+        """Yield every metric family, each with a sample per queue."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
         queues = sorted(self._stats.queues.items())
@@ -147,8 +147,8 @@ def _by_verdict(numbers: QueueStats, verdict: str) -> int:
 
 
 def _buckets(histogram: TimeHistogram) -> list[tuple[str, float]]:
-    """Cumulative counts by upper limit in seconds, as Prometheus wants them."""
-    # The thread that shows them is not the one that counts: one copy, so that the sums agree with each other.
+    """Return cumulative counts by upper limit in seconds, as Prometheus takes them."""
+    # Another thread counts: read one copy, so that the sums agree with each other.
     counts, seen, buckets = list(histogram.counts), 0, list[tuple[str, float]]()
     for bound_ms, count in zip((*histogram.bounds_ms, None), counts, strict=True):
         seen += count

@@ -1,4 +1,4 @@
-"""Why a job failed, in one line that fits into the log: the error's type, its message, and where in the user's code."""
+"""The reason of a failed job in one line: the error's type, its message, and the place in the user's code."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Final
 __all__ = ["REASON_BYTES_MAX", "bounded", "exc_info_of", "reason_of", "users_traceback"]
 
 REASON_BYTES_MAX: Final = 1_024
-"""What a broker takes with a nack."""
+"""The longest reason that a broker takes with a nack."""
 _CUT: Final = "…"
 _HERE: Final = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
-# An environment may lie within the user's own directory, so libraries are told by where they are installed.
+# A virtual environment may lie within the user's own directory, so libraries are recognized by their install paths.
 _LIBRARIES: Final = tuple(
     {os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
@@ -31,13 +31,13 @@ def reason_of(error: BaseException) -> str:
     """Return ``ValueError: no such address (mail.py:17 in send)``, at most 1 KiB; what is cut is the message."""
     place = _place(error.__traceback__)
     head = type(error).__name__
-    said = _said(error)
-    said = f"{head}: {said}" if said else head
-    return bounded(said, REASON_BYTES_MAX - len(place.encode("utf-8", "backslashreplace"))) + bounded(place)
+    message = _message_of(error)
+    line = f"{head}: {message}" if message else head
+    return bounded(line, REASON_BYTES_MAX - len(place.encode("utf-8", "backslashreplace"))) + bounded(place)
 
 
-def _said(error: BaseException) -> str:
-    """An error whose own ``str`` fails must not take the worker with it."""
+def _message_of(error: BaseException) -> str:
+    """Return ``str(error)``; a placeholder where that fails, because it must not end the worker."""
     try:
         return str(error)
     except Exception:
@@ -45,7 +45,7 @@ def _said(error: BaseException) -> str:
 
 
 def _place(traceback: TracebackType | None) -> str:
-    """The innermost frame in the user's code, or else the innermost outside of Tenure."""
+    """Format the innermost frame in the user's code, or else the innermost outside of Tenure."""
     users = outside = ""
     while traceback is not None:
         code = traceback.tb_frame.f_code
@@ -72,11 +72,11 @@ _AROUND: Final = frozenset(
         "middleware.py",
     )
 )
-"""The modules between the worker and a handler. Other frames of ours stay: a put that fails in a handler is news."""
+"""The modules between the worker and a handler. Other frames of Tenure stay, as of a put that fails in a handler."""
 
 
 def exc_info_of(error: BaseException) -> tuple[type[BaseException], BaseException, TracebackType | None]:
-    """Return what logging takes as ``exc_info``; causes and contexts come along with the error itself."""
+    """Return the ``exc_info`` of an error for logging; its causes and contexts are included."""
     return type(error), error, users_traceback(error.__traceback__)
 
 

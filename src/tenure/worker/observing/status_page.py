@@ -1,6 +1,6 @@
-"""What a worker shows over HTTP, from threads of its own: ``/metrics``, ``/healthz`` and ``/readyz``.
+"""`StatusPage`: ``/metrics``, ``/healthz`` and ``/readyz`` of a worker over HTTP, from threads of its own.
 
-There is no key to it, so it listens on loopback unless told otherwise. A connection is answered once and closed.
+It needs no key, so it listens on loopback by default. A connection is answered once and closed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Health", "LoopHealth", "StatusPage"]
 
 
 class Health(Protocol):
-    """What probes ask. None is a yes; a text says what is the matter."""
+    """The answers to probes: None for healthy, or a text that names the problem."""
 
     def why_dead(self) -> str | None: ...
 
@@ -36,7 +36,9 @@ class Health(Protocol):
 
 
 class LoopHealth:
-    """Asks the loop that it is made on, and waits ``answer_ms`` for it; ``why_not_ready`` is called there."""
+    """The health of the loop that it is made on, which must answer within ``answer_ms``;
+    ``why_not_ready`` runs there.
+    """
 
     def __init__(self, why_not_ready: Callable[[], str | None], *, answer_ms: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -44,14 +46,14 @@ class LoopHealth:
         self._answer_ms = answer_ms
 
     def why_dead(self) -> str | None:
-        """What is the matter with the loop."""
-        return self._asked(lambda: None)
+        """Return the problem of the loop, or None."""
+        return self._ask(lambda: None)
 
     def why_not_ready(self) -> str | None:
-        """What is the matter with the loop, or else with the way to the jobs."""
-        return self._asked(self._why_not_ready)
+        """Return the problem of the loop, or else why the worker takes no jobs, or None."""
+        return self._ask(self._why_not_ready)
 
-    def _asked(self, question: Callable[[], str | None]) -> str | None:
+    def _ask(self, question: Callable[[], str | None]) -> str | None:
         answer: Future[str | None] = Future()
 
         def reply() -> None:
@@ -70,13 +72,13 @@ class LoopHealth:
 
 _TEXT: Final = "text/plain; charset=utf-8"
 _CLOSE_S: Final = 0.1
-"""How long closing the page takes at most."""
+"""The longest time that closing the page takes."""
 _READ_S: Final = 5.0
-"""How long a peer may take to send its request, or to take the answer."""
+"""How long a peer may take to send its request, or to read the answer."""
 
 
 class StatusPage:
-    """Listens on ``host`` and ``port``; 0 takes a free one, and `port` tells which. At most ``connections_max`` are
+    """A server on ``host`` and ``port``; 0 takes a free port, which `port` then holds. At most ``connections_max`` are
     served at once, others are closed.
 
     Raises Invalid where prometheus-client is missing or the port cannot be had.
@@ -116,7 +118,7 @@ class _Server(ThreadingMixIn, HTTPServer):
         super().__init__((host, port), _Request)
 
     def server_bind(self) -> None:
-        """Bind without a look-up of names, which may take long where there is no resolver."""
+        """Bind without a name look-up, which may take long where there is no resolver."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = "worker", int(self.server_address[1])
 
@@ -133,7 +135,7 @@ class _Server(ThreadingMixIn, HTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A peer that went away is nobody's trouble."""
+        """Ignore a peer that closed its connection."""
 
 
 class _Request(BaseHTTPRequestHandler):
@@ -173,7 +175,7 @@ class _Request(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Probes are no news."""
+        """Do not log probes."""
 
 
 def _registry(stats: Stats) -> CollectorRegistry:

@@ -1,4 +1,4 @@
-"""OpenTelemetry: a span around a put, a span around its handler, and a link from the second to the first.
+"""`Telemetry`: OpenTelemetry spans around a put and around its handler, linked.
 
 The put's span context travels as W3C ``traceparent`` (and ``tracestate``) in the record's ``meta``. A handler's span is
 not its child but the root of a trace of its own, with a link: a job may be handled hours later and more than once, and
@@ -40,7 +40,7 @@ class Telemetry(Middleware):
         self._tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider)
 
     async def put(self, put: Put, call_next: PutNext) -> list[int]:
-        """A producer span around the append; every record of the call carries its context."""
+        """Put a producer span around the append; every record of the call carries its context."""
         attributes = _attributes(put.queue, operation="put", kind="send")
         if len(put.records) != 1:
             attributes["messaging.batch.message_count"] = len(put.records)
@@ -65,7 +65,7 @@ class Telemetry(Middleware):
             return seqs
 
     async def handle(self, ctx: Context, call_next: CallNext) -> None:
-        """A consumer span around the handler, linked to the put. Its own spans become children of this one."""
+        """Put a consumer span around the handler, linked to the put. The handler's own spans are its children."""
         from opentelemetry.context import Context as TraceContext
 
         attributes = _attributes(ctx.queue, operation="process", kind="process")
@@ -88,13 +88,13 @@ class Telemetry(Middleware):
                 raise
 
     def _links(self, ctx: Context) -> list[Link]:
-        """The put's span, where its producer left one. What a stranger wrote there is no reason to fail."""
+        """Return a link to the put's span, if the meta has a valid one; foreign values in the meta are ignored."""
         carrier = {name: value for name, value in ctx.meta.items() if isinstance(value, str)}
         found = self._trace.get_current_span(self._propagator.extract(carrier)).get_span_context()
         return [self._trace.Link(found)] if found.is_valid else []
 
     def _failed(self, span: Span, error: BaseException) -> None:
-        """Mark what went wrong. Raising Ack, Nack or Reject is an answer and no failure."""
+        """Mark a span as failed. Ack, Nack and Reject are verdicts, not failures."""
         if not is_failure(error):
             span.set_attribute("tenure.verdict", type(error).__name__.lower())
             return

@@ -1,1 +1,1 @@
-"""Handlers in child processes, and several worker processes under one."""
+"""Executors, child processes for handlers, and the supervisor of several worker processes."""

@@ -1,8 +1,8 @@
-"""The other end of a worker's child process: reads jobs, runs handlers, says what became of them. No pickle.
+"""The main program of a worker's child process: read jobs, run handlers, send the results. No pickle.
 
     python -m tenure.worker.processes.child FD MODULE:APP
 
-It runs one job at a time and nothing beside it, so it may block on the line while it waits for an answer.
+It runs one job at a time and nothing else, so it may block on the pipe while it waits for an answer.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ __all__ = ["Line", "main"]
 
 _PR_SET_PDEATHSIG: Final = 1
 _TRACE_BYTES_MAX: Final = 16_384
-# The lease is renewed by the worker, and whoever loses it is killed: a deadline seen from here would only mislead.
+# The worker renews the lease, and kills a child whose lease is lost: a deadline in the child would only mislead.
 _NO_DEADLINE_MS: Final = 2**62
 _HOOKS_MS: Final = 86_400_000
-"""No limit of ours: the worker kills a child that takes too long to come or to go."""
+"""No limit here: the worker kills a child that takes too long to start or to end."""
 
 
 class Line:
-    """The line to the worker; also what the handlers' contexts reach the broker through."""
+    """The pipe to the worker, and the `Reporter` of the handlers' contexts."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.timing: Timing = SystemTiming()
@@ -50,11 +50,11 @@ class Line:
         self._file = sock.makefile("rb")
 
     def send(self, message: FromChild) -> None:
-        """Say something."""
+        """Send a message."""
         self._sock.sendall(frames.pack(message))
 
     def read(self) -> FromParent | None:
-        """The next message; None where the worker is gone."""
+        """Return the next message; None where the worker is gone."""
         head = self._file.read(frames.HEAD.size)
         if len(head) < frames.HEAD.size:
             return None
@@ -74,12 +74,12 @@ class Line:
         return self._ask(Ask(lease_ms=lease_ms or 0))
 
     def wait(self, answer: Coroutine[Any, Any, bool]) -> bool:
-        """Nothing here ever waits for a loop."""
+        """Run the coroutine, which never waits in a child."""
         return run_now(answer, refusal="a context cannot wait for something else")
 
 
 def _run(app: App, message: Run, line: Line, runner: asyncio.Runner) -> Done:
-    """Run one handler and say how it ended."""
+    """Run one handler and return how it ended."""
     job = message.job
     job.deadline_ms = _NO_DEADLINE_MS
     task = app.handlers[job.topic].task_of(job)
@@ -107,26 +107,26 @@ def _done(error: BaseException) -> Done:
         case asyncio.CancelledError():
             return Done("cancelled")
     name = type(error).__name__
-    said = reason_of(error).removeprefix(name).removeprefix(": ")
+    message = reason_of(error).removeprefix(name).removeprefix(": ")
     trace = "".join(traceback.format_exception(*exc_info_of(error)))
-    return Done(name, said, trace=bounded(trace, _TRACE_BYTES_MAX))
+    return Done(name, message, trace=bounded(trace, _TRACE_BYTES_MAX))
 
 
-def _die_with_the_worker(parent: int) -> None:
-    """A worker that is killed must not leave its handlers running: nobody renews their leases."""
+def _die_with_worker(parent: int) -> None:
+    """Have the kernel kill this child with its worker: a handler must not run on while its lease is not renewed."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit(1)
 
 
 def main(arguments: list[str]) -> int:
-    """Serve until the worker hangs up."""
-    _die_with_the_worker(os.getppid())
-    # Whoever stops the whole group means the worker, which ends its children when their jobs are done.
+    """Serve until the worker closes the pipe; returns the exit code."""
+    _die_with_worker(os.getppid())
+    # A signal to the whole process group is meant for the worker, which ends its children when their jobs are done.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)  # it will be killed, and what handlers printed must be out by then
+        sys.stdout.reconfigure(line_buffering=True)  # the child may be killed: flush what handlers print
     fd, name = arguments
     line = Line(socket.socket(fileno=int(fd)))
     try:
@@ -141,7 +141,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _serve(app: App, line: Line, runner: asyncio.Runner) -> int:
-    """Run hooks and jobs, all on one loop, until the worker hangs up; returns the exit code."""
+    """Run hooks and jobs on one loop until the worker closes the pipe; returns the exit code."""
     try:
         runner.run(app.hooks.start(line.timing, _HOOKS_MS))
     except BaseException as error:

@@ -1,8 +1,8 @@
-"""Processes for handlers that compute: a few children, each busy with one job, each replaced when it ends.
+"""`Children`: a pool of child processes for CPU-bound handlers, each with one job, each replaced when it ends.
 
-A child that dies, be it of a segfault, of a full memory or by somebody's hand, fails its own job and no other: a job
-that it was given and did not begin goes to another child. One whose job was lost or ran too long is killed, which is
-the only way to stop such a handler. While no child can be started, jobs that wait for one are given back.
+A child that dies of a segfault, out of memory or by a kill fails its own job and no other: a job that it received and
+did not begin goes to another child. A child whose job was lost or ran too long is killed, which is the only way to stop
+its handler. While no child can be started, jobs that wait for one are given back.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ __all__ = ["ChildFailure", "Children"]
 log = logging.getLogger("tenure.worker")
 
 _TRIES_MAX: Final = 2
-"""How many children may end before they begin a job; after that the job itself is to blame."""
+"""How many children may end before they begin a job; after that the job fails."""
 
 
 class ChildFailure(Exception):
-    """What a handler raised in its process; the class is named after it."""
+    """An error that a handler raised in its process; a subclass takes the name of the error's type."""
 
 
 class Children:
-    """``count`` processes of one app, started ahead of their jobs. ``missing_count`` of them are not there yet.
+    """``count`` processes of one app, started before their jobs. ``missing_count`` of them are not ready.
 
-    ``is_able`` says whether jobs can be run: not before the first child is there, and not while none lives and none can
-    be started. ``on_change`` is called when a child comes and when ``is_able`` changes.
+    ``is_able`` is whether jobs can be run: False before the first child is ready, and while none lives and none can be
+    started. ``on_change`` is called when a child is ready and when ``is_able`` changes.
     """
 
     def __init__(
@@ -53,12 +53,12 @@ class Children:
         self._trouble: str | None = None
         self.is_able = False
         self.missing_count = count
-        self._keepers = [asyncio.create_task(self._keep()) for _ in range(count)]
+        self._keeping = [asyncio.create_task(self._keep()) for _ in range(count)]
 
-    # Keeping
+    # Starting
 
     async def _keep(self) -> None:
-        """Have one child at all times."""
+        """Keep one child running: start it, and start it again after it ended."""
         failures = 0
         while True:
             try:
@@ -87,7 +87,9 @@ class Children:
         return backoff_ms(failures, min_ms=2 * settings.reconnect_min_ms, max_ms=settings.reconnect_max_ms)
 
     def _note_failure(self, error: Exception) -> None:
-        """Log it once, not at every attempt; where no child is left, jobs are given back and no more are taken."""
+        """Log a failed start once per reason; where no child is left, set ``is_able`` to False, so that jobs are given
+        back.
+        """
         is_last = self.missing_count == self._count
         if is_last:
             trouble = f"no process of {self._app_name} starts, so its jobs are left to others: {error}"
@@ -115,13 +117,13 @@ class Children:
 
     async def run(self, ctx: Context) -> None:
         """Run the handler of one job in a child, and raise what it raised; Nack where no child can be started, and
-        ChildDied where the child ended under it. Cancelling this kills the child.
+        ChildDied where the child ended during the job. Cancelling this kills the child.
         """
         done = None
         for _ in range(_TRIES_MAX):
             child = await self._idle_child(ctx)
             try:
-                done = await self._converse(child, ctx)
+                done = await self._run_in(child, ctx)
             except BaseException:
                 child.kill()
                 raise
@@ -135,7 +137,7 @@ class Children:
             _raise(done)
 
     async def _idle_child(self, ctx: Context) -> Child:
-        """Wait for a child. One that cannot be started may never come: a job that is still ours is given back then."""
+        """Wait for an idle child. Raises Nack while no child can be started, to give back a job that is still ours."""
         while not self._idle:
             if self._trouble is not None and not self.is_able and not ctx.job.settled:
                 raise Nack(delay=0)
@@ -143,8 +145,10 @@ class Children:
             await self._arrival.wait()
         return self._idle.pop()
 
-    async def _converse(self, child: Child, ctx: Context) -> Done | None:
-        """Return how the handler ended; None where the child ended before it began."""
+    async def _run_in(self, child: Child, ctx: Context) -> Done | None:
+        """Send a job to a child, answer its requests, and return how the handler ended; None where the child ended
+        before it began the job.
+        """
         child.send(Run(ctx.job))
         has_begun = False
         while True:
@@ -165,10 +169,10 @@ class Children:
                     raise ChildDied("its process said something unexpected")
 
     async def close(self) -> None:
-        """End all of them."""
-        for keeper in self._keepers:
-            keeper.cancel()
-        await asyncio.wait(self._keepers)
+        """End all children."""
+        for task in self._keeping:
+            task.cancel()
+        await asyncio.wait(self._keeping)
 
 
 async def _answer(ask: Ask, ctx: Context) -> bool:
@@ -189,18 +193,18 @@ async def _answer(ask: Ask, ctx: Context) -> bool:
 
 
 def _raise(done: Done) -> NoReturn:
-    """What the handler raised, as far as it matters here: its verdict, or its name and what it said."""
+    """Raise what the handler raised: its verdict, or an error with the name and the message of its own."""
     match done.raised:
         case "ack":
             raise Ack
         case "nack":
-            raise Nack(done.said, delay=done.delay_ms)
+            raise Nack(done.message, delay=done.delay_ms)
         case "reject":
-            raise Reject(done.said)
+            raise Reject(done.message)
         case "cancelled":
             raise asyncio.CancelledError
         case name:
-            # Named as in the child, so that the log shows the error under its own name, with the child's trace below.
-            error = type(str(name), (ChildFailure,), {"__module__": "builtins"})(done.said)
+            # Named as in the child, so that the log shows the error's own name, with the child's traceback as a note.
+            error = type(str(name), (ChildFailure,), {"__module__": "builtins"})(done.message)
             error.add_note(done.trace)
             raise error

@@ -1,7 +1,7 @@
-"""Where a handler runs: on the loop, in a thread, or in a process of its own.
+"""Executors: run a handler on the event loop, in a thread, or in a child process.
 
-Only a coroutine and a process can be stopped. A thread whose job was lost or timed out is told so by its context and
-otherwise runs on: its place stays taken until it ends, so that no more threads than agreed ever run.
+Only a coroutine and a process can be stopped. A thread whose job was lost or timed out sees ``ctx.lost`` and runs on:
+it counts as stuck until it ends, so that never more threads run than the task's concurrency.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from tenure.worker.settings import WorkerSettings
 if TYPE_CHECKING:
     from tenure.worker.app import App
 
-__all__ = ["LoopPlaces", "MixedPlaces", "Places", "ProcessPlaces", "ThreadPlaces", "places_for"]
+__all__ = ["Executor", "LoopExecutor", "MixedExecutor", "ProcessExecutor", "ThreadExecutor", "executor_for"]
 
 _Work = tuple["contextvars.Context", Callable[[], object], "asyncio.Future[object]"]
 
 
-class Places(Protocol):
-    """Where the handlers of one task run. ``stuck_count`` places are taken by what nobody waits for any more;
-    ``is_able`` is False while no handler can be run at all. ``on_change`` is called when a place becomes free, and
-    when ``is_able`` changes.
+class Executor(Protocol):
+    """Runs the handlers of one task. ``stuck_count`` of its places are not free: their handler runs on after its job
+    was given up, or their process is not ready. ``is_able`` is False while no handler can be run. ``on_change`` is
+    called when a place becomes free and when ``is_able`` changes.
     """
 
     on_change: Callable[[], None]
@@ -45,16 +45,16 @@ class Places(Protocol):
     def is_able(self) -> bool: ...
 
     def run(self, task: Handler[Any], payload: Any, ctx: Context) -> Coroutine[Any, Any, object]:
-        """Run the handler and raise what it raised. Cancelling this stops it, as far as its kind can be stopped."""
+        """Run the handler and raise what it raised. Cancelling this stops the handler, unless it runs in a thread."""
         ...
 
     async def close(self) -> None:
-        """Stop what still runs and give threads and processes back."""
+        """End the threads and processes, and the handlers that still run in processes."""
         ...
 
 
-class LoopPlaces:
-    """Handlers on the event loop: nothing but the call."""
+class LoopExecutor:
+    """Runs handlers on the event loop."""
 
     def __init__(self) -> None:
         self.on_change: Callable[[], None] = _nothing
@@ -69,9 +69,9 @@ class LoopPlaces:
         pass
 
 
-class ThreadPlaces:
-    """Handlers in at most ``threads_max`` threads, made as they are needed. They do not keep the process alive: one
-    that hangs must not turn a stop into a hang.
+class ThreadExecutor:
+    """Runs handlers in at most ``threads_max`` threads, started as they are needed. The threads are daemons: one that
+    hangs must not keep the process from ending.
     """
 
     def __init__(self, threads_max: int, *, name: str) -> None:
@@ -113,7 +113,7 @@ class ThreadPlaces:
             except BaseException as raised:
                 error = raised
             del work, context, call
-            with suppress(RuntimeError):  # the loop is closed: nobody waits for this any more
+            with suppress(RuntimeError):  # the loop is closed: the result is not awaited any more
                 self._loop.call_soon_threadsafe(self._ended, answer, result, error)
 
     def _ended(self, answer: asyncio.Future[object], result: object, error: BaseException | None) -> None:
@@ -133,8 +133,8 @@ class ThreadPlaces:
             self._work.put(None)
 
 
-class ProcessPlaces:
-    """Handlers in child processes, each busy with one job. Cancelling a job kills its child, which is replaced."""
+class ProcessExecutor:
+    """Runs handlers in child processes, one job each. Cancelling a job kills its child, which is replaced."""
 
     def __init__(self, app_name: str, count: int, *, timing: Timing, settings: WorkerSettings) -> None:
         self.on_change: Callable[[], None] = _nothing
@@ -156,12 +156,12 @@ class ProcessPlaces:
         await self._children.close()
 
 
-class MixedPlaces:
-    """Places by task, for tasks that share a queue and run in different ways. Jobs are taken while all of them can be
-    run: what comes next cannot be chosen.
+class MixedExecutor:
+    """Executors by task, for tasks that share a queue and run in different ways. It is able only while all of them are,
+    because a claim cannot choose the type of its jobs.
     """
 
-    def __init__(self, by_task: Mapping[Handler[Any], Places]) -> None:
+    def __init__(self, by_task: Mapping[Handler[Any], Executor]) -> None:
         self.on_change: Callable[[], None] = _nothing
         self._by_task = by_task
         self._parts = list(dict.fromkeys(by_task.values()))
@@ -187,26 +187,28 @@ class MixedPlaces:
             await part.close()
 
 
-def places_for(task: Handler[Any], app: App, *, timing: Timing, settings: WorkerSettings) -> Places:
-    """The places that the tasks of a queue ask for. Raises Invalid where one wants processes and its app has no name to
-    import.
+def executor_for(task: Handler[Any], app: App, *, timing: Timing, settings: WorkerSettings) -> Executor:
+    """Return the executor of a queue's tasks, by their ``run``. Raises Invalid where one needs processes and its app
+    cannot be imported by name.
     """
     concurrency = settings.concurrency_of(task.options.concurrency)
     kinds = dict.fromkeys(member.options.run for member in task.tasks)
-    made = {run: _places(run, app, concurrency, queue=task.queue, timing=timing, settings=settings) for run in kinds}
+    made = {run: _executor(run, app, concurrency, queue=task.queue, timing=timing, settings=settings) for run in kinds}
     if len(made) == 1:
         return next(iter(made.values()))
-    return MixedPlaces({member: made[member.options.run] for member in task.tasks})
+    return MixedExecutor({member: made[member.options.run] for member in task.tasks})
 
 
-def _places(run: Place, app: App, concurrency: int, *, queue: str, timing: Timing, settings: WorkerSettings) -> Places:
+def _executor(
+    run: Place, app: App, concurrency: int, *, queue: str, timing: Timing, settings: WorkerSettings
+) -> Executor:
     match run:
         case "loop":
-            return LoopPlaces()
+            return LoopExecutor()
         case "thread":
-            return ThreadPlaces(concurrency, name=queue)
+            return ThreadExecutor(concurrency, name=queue)
         case "process":
-            return ProcessPlaces(name_of(app), concurrency, timing=timing, settings=settings)
+            return ProcessExecutor(name_of(app), concurrency, timing=timing, settings=settings)
 
 
 def _nothing() -> None:

@@ -1,4 +1,4 @@
-"""What a worker and its child processes say to each other: JSON with its length in front. No pickle.
+"""The messages between a worker and its child processes: JSON with its length in front. No pickle.
 
 parent → child   Run, then an Answer to each Ask
 child → parent   Ready once; for each Run Begun, Ask as often as the handler likes, then Done
@@ -39,19 +39,19 @@ class Run(msgspec.Struct, tag="run"):
 
 
 class Answer(msgspec.Struct, tag="answer"):
-    """What the broker said."""
+    """Whether the broker took the verdict or the extend of an Ask."""
 
     taken: bool
 
 
 class Ready(msgspec.Struct, tag="ready"):
-    """The app is imported; or why it is not."""
+    """The app is imported; ``error`` is why it is not."""
 
     error: str | None = None
 
 
 class Begun(msgspec.Struct, tag="begun"):
-    """The job has arrived, and its handler is next: a child that ends without this word has not touched the job."""
+    """The job has arrived and its handler runs next: a child that ends before this message has not begun the job."""
 
 
 class Ask(msgspec.Struct, tag="ask"):
@@ -62,10 +62,12 @@ class Ask(msgspec.Struct, tag="ask"):
 
 
 class Done(msgspec.Struct, tag="done"):
-    """The handler has ended. ``raised`` is ack, nack, reject or the type of its error; ``trace`` is for our log."""
+    """The handler has ended. ``raised`` is ack, nack, reject, cancelled or the type of its error;
+    ``trace`` is logged.
+    """
 
     raised: str | None = None
-    said: str = ""
+    message: str = ""
     delay_ms: int | None = None
     trace: str = ""
 
@@ -79,18 +81,18 @@ _from_child: Final = msgspec.json.Decoder(FromChild)
 
 
 def pack(message: FromParent | FromChild) -> bytes:
-    """A message as it goes over the pipe."""
+    """Return a message as bytes for the pipe."""
     body = _encode(message)
     return HEAD.pack(len(body)) + body
 
 
 def decode_parent(body: bytes) -> FromParent:
-    """What the worker said."""
+    """Decode a message of the worker."""
     message: FromParent = _from_parent.decode(body)
     return message
 
 
 def decode_child(body: bytes) -> FromChild:
-    """What a child said."""
+    """Decode a message of a child."""
     message: FromChild = _from_child.decode(body)
     return message

@@ -1,4 +1,4 @@
-"""Find an app by its name, ``MODULE:APP``: from the command line, and in the child processes of a worker."""
+"""Import an app by its name, ``MODULE:APP``: for the command line, and in the child processes of a worker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ in_child = False
 
 
 def name_of(app: App) -> str:
-    """``MODULE:APP``, by which another process finds the app. Raises Invalid where there is no such name."""
+    """Return ``MODULE:APP``, by which another process can import the app. Raises Invalid where there is
+    no such name.
+    """
     modules = dict(sys.modules)
     main = modules.pop("__main__", None)
     for name, module in modules.items():
@@ -44,7 +46,7 @@ def _attribute(module: ModuleType, app: App) -> str | None:
 
 
 def _name_of_main(main: ModuleType) -> str:
-    """The name under which the script that was started could be imported."""
+    """Return the name under which the main script can be imported. Raises Invalid where it has none."""
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     if spec is not None:
         return str(spec.name)
@@ -60,13 +62,13 @@ def _name_of_main(main: ModuleType) -> str:
 
 
 def load(name: str) -> App:
-    """Return the app of that name. Raises Invalid where it is none, and what its module raises."""
+    """Import and return the app of that name. Raises Invalid where there is no such app, and what its module raises."""
     module_name, _, attribute = name.partition(":")
     return app_in(importlib.import_module(module_name), attribute)
 
 
 def app_in(module: ModuleType, attribute: str) -> App:
-    """Return the app of a module that was imported; its ``app`` where ``attribute`` is empty. Raises Invalid."""
+    """Return the app of an imported module; its ``app`` where ``attribute`` is empty. Raises Invalid."""
     from tenure.worker.app import App
 
     found: object = module
@@ -82,7 +84,7 @@ def app_in(module: ModuleType, attribute: str) -> App:
 
 
 def _candidates(module: ModuleType) -> str:
-    """Name the apps that the module has after all."""
+    """List the apps that the module does have."""
     from tenure.worker.app import App
 
     apps = sorted(key for key, value in vars(module).items() if isinstance(value, App))

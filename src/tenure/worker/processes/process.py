@@ -1,4 +1,4 @@
-"""One child process of a worker, and the line to it."""
+"""`Child`: one child process of a worker, and the pipe to it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["Child", "ChildDied"]
 
 
 class ChildDied(Exception):
-    """The process of a handler ended under it."""
+    """The process of a handler ended during its job."""
 
 
 class Child:
-    """One process and the line to it."""
+    """One child process and the pipe to it."""
 
     def __init__(self, process: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.process = process
@@ -60,29 +60,29 @@ class Child:
         return child
 
     async def read(self, bytes_max: int) -> FromChild:
-        """The next message. Raises ChildDied where there is none."""
+        """Return the next message. Raises ChildDied where the process ended or sent no message."""
         try:
             (size,) = frames.HEAD.unpack(await self._reader.readexactly(frames.HEAD.size))
             if size > bytes_max:
                 raise ChildDied(f"its process sent {size} bytes, more than {bytes_max}")
             return frames.decode_child(await self._reader.readexactly(size))
         except (asyncio.IncompleteReadError, OSError):
-            raise ChildDied(f"its process {_how(await self.process.wait())}") from None
+            raise ChildDied(f"its process {_describe_exit(await self.process.wait())}") from None
         except msgspec.MsgspecError as error:
             raise ChildDied(f"its process sent what is no message: {error}") from None
 
     def send(self, message: FromParent) -> None:
-        """Say something; a child that is gone is found out by reading."""
+        """Send a message. A child that is gone is noticed by `read`."""
         if not self._writer.is_closing():
             self._writer.write(frames.pack(message))
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         with suppress(ProcessLookupError):
             self.process.kill()
 
     async def leave(self, timing: Timing, ms: int) -> None:
-        """Hang up, so that it runs its shutdown hooks and ends; after ``ms`` it is killed."""
+        """Close the pipe, so that the child runs its shutdown hooks and ends; after ``ms`` it is killed."""
         if not self._writer.is_closing():
             self._writer.write_eof()
         with suppress(TimeoutError):
@@ -90,7 +90,7 @@ class Child:
         await self.close()
 
     async def close(self) -> None:
-        """Kill it, and let go of the line."""
+        """Kill the process and close the pipe."""
         self.kill()
         await self.process.wait()
         self._writer.close()
@@ -98,7 +98,7 @@ class Child:
             await self._writer.wait_closed()
 
 
-def _how(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code >= 0:
         return f"ended with exit code {code}"
     try:

@@ -1,4 +1,4 @@
-"""Development: the worker is a process that is started again whenever a file changes."""
+"""Reload for development: restart the worker process when a Python file changes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ log = logging.getLogger("tenure.worker")
 def run_reloading(command: Sequence[str], *, folders: Sequence[Path] = (Path(),)) -> int:
     """Run ``command`` and start it again when a Python file below ``folders`` changes; returns its last exit code.
 
-    SIGTERM and SIGINT end it, and the worker drains; a second one ends it at once. A worker that ends by itself is
-    started again at the next change, so that a syntax error is mended by saving. Raises Invalid where watchfiles is
+    SIGTERM and SIGINT end it, and the worker drains; a second signal ends it at once. A worker that ends by itself is
+    started again at the next change, for example after a syntax error is corrected. Raises Invalid where watchfiles is
     missing.
     """
     with importing("reloading needs watchfiles", "reload"):
@@ -50,7 +50,7 @@ def run_reloading(command: Sequence[str], *, folders: Sequence[Path] = (Path(),)
 
 
 def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
-    """In a group of its own, so that Ctrl-C reaches it once and through us."""
+    """Start the worker in a session of its own, so that Ctrl-C reaches it once, through this process."""
     return subprocess.Popen([sys.executable, *command], start_new_session=True)
 
 

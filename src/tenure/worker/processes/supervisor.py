@@ -1,13 +1,13 @@
-"""Several worker processes under one: signals go to all of them, and one that dies is started again.
+"""`Supervisor`: run several worker processes, forward signals to them, and restart one that dies.
 
-    a worker ends, nobody asked    it is started again, after a wait that doubles while it does not last
-    it refuses before any lasted   all are stopped, and its exit code is ours: a wrong argument is wrong every time
+    a worker ends by itself        it is restarted, after a back-off that doubles until it lasts for `restart_max_ms`
+    it refuses before any lasted   all are stopped with its exit code: a wrong argument is wrong every time
     SIGTERM, SIGINT                all drain, and none is started again
-    again                          they give everything back at once; what does not end soon is killed
+    again                          they give their jobs back at once; those that do not end soon are killed
     a third time                   all are killed
 
-Each worker runs in a session of its own, so that Ctrl-C reaches it once and through us. One whose supervisor is killed
-gets a SIGTERM from the kernel, and drains.
+Each worker runs in a session of its own, so that Ctrl-C reaches it once, through the supervisor. A worker whose
+supervisor is killed gets a SIGTERM from the kernel, and drains.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PROCESSES_MAX: Final = 256
 _SUPERVISOR: Final = "TENURE_WORKER_SUPERVISOR"
 _PR_SET_PDEATHSIG: Final = 1
 _REFUSALS: Final = frozenset({1, 2, 6})
-"""Exit codes of a worker that will not start however often: its module fails, wrong usage, no right."""
+"""Exit codes that a restart does not change: the module fails, wrong usage, permission denied."""
 _FAILED: Final = 1
 _NOT_STARTED: Final = 3
 
@@ -53,7 +53,7 @@ class Started(Protocol):
 
 
 class Supervisor:
-    """Keeps ``count`` workers running until `stop`; ``start`` starts the one of an index."""
+    """Keeps ``count`` workers running until `stop`; ``start`` starts the worker of an index."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Supervisor:
         self._hurry = asyncio.Event()
 
     def stop(self) -> None:
-        """Let all drain and end; asked a second time, at once; asked a third time, kill them."""
+        """Let all workers drain and end; a second call ends them at once; a third kills them."""
         number = signal.SIGKILL if self._hurry.is_set() else signal.SIGTERM
         if self._stopping.is_set():
             self._hurry.set()
@@ -100,11 +100,11 @@ class Supervisor:
         return _FAILED if any(self._codes.values()) else 0
 
     async def _keep(self, index: int) -> None:
-        """Have one worker at all times."""
+        """Keep one worker running: start it, and restart it after it ended."""
         failures = 0
         while not self._stopping.is_set():
             began_ms = self._timing.now_ms()
-            code = await self._lived(index)
+            code = await self._run_once(index)
             lasted = self._timing.now_ms() - began_ms >= self._settings.restart_max_ms
             if self._stopping.is_set():
                 break
@@ -115,11 +115,11 @@ class Supervisor:
                 break
             failures = 0 if lasted else failures + 1
             wait_ms = self._wait_ms(failures)
-            log.warning("worker %d %s: it starts again in %d ms", index, _how(code), wait_ms)
+            log.warning("worker %d %s: it starts again in %d ms", index, _describe_exit(code), wait_ms)
             await unless(self._stopping, self._timing.sleep_ms(wait_ms))
 
-    async def _lived(self, index: int) -> int:
-        """Start a worker and return its exit code; one that cannot be started has failed."""
+    async def _run_once(self, index: int) -> int:
+        """Start a worker, wait for its end and return its exit code; a failed start counts as an exit code too."""
         try:
             process = await self._start(index)
         except OSError as error:
@@ -136,13 +136,13 @@ class Supervisor:
             del self._alive[index]
             lived_ms = self._timing.now_ms() - self._began_ms.pop(index)
             self._longest_ms = max(self._longest_ms, lived_ms)
-        # One that was asked to end before it could listen has done nothing.
+        # A worker that got SIGTERM before it could handle it has done nothing.
         is_unborn = self._stopping.is_set() and code == -signal.SIGTERM
         self._codes[index] = 0 if is_unborn else code
         return code
 
     def _any_has_lasted(self) -> bool:
-        """Whether a worker has run for so long that the command itself must be sound."""
+        """Return whether a worker has run for `restart_max_ms`, so that the command itself must be valid."""
         now_ms = self._timing.now_ms()
         longest_ms = max((now_ms - began_ms for began_ms in self._began_ms.values()), default=0)
         return max(longest_ms, self._longest_ms) >= self._settings.restart_max_ms
@@ -152,7 +152,7 @@ class Supervisor:
         return int(backoff_ms(failures, min_ms=min_ms, max_ms=max_ms, chance=self._chance))
 
     async def _kill_in_time(self) -> None:
-        """Kill what has not ended some time after it should have: its own limits bound a worker, unless it hangs."""
+        """Kill workers that have not ended after the limits of their drain have passed."""
         settings = self._settings
         await self._stopping.wait()
         leave_ms = settings.cancel_ms + settings.flush_ms
@@ -171,7 +171,7 @@ class Supervisor:
 
 def run_supervised(command: Sequence[str], count: int, *, drain_ms: int) -> int:
     """Run ``count`` workers by one command, which is arguments of Python, until SIGTERM or SIGINT; returns the exit
-    code. Each finds its index by `follow_supervisor`. ``drain_ms`` is how long the workers themselves drain.
+    code. Each worker gets its index from `follow_supervisor`. ``drain_ms`` is how long the workers drain.
     """
     settings = msgspec.structs.replace(WorkerSettings(), drain_ms=drain_ms)
 
@@ -194,8 +194,8 @@ def run_supervised(command: Sequence[str], count: int, *, drain_ms: int) -> int:
 
 
 def follow_supervisor() -> int | None:
-    """Return the index of this worker under its supervisor, and have the kernel send it a SIGTERM once that is gone;
-    None where it has none.
+    """Return the index of this worker under its supervisor, and have the kernel send it a SIGTERM once the supervisor
+    is gone; None where it has no supervisor.
     """
     place = os.environ.pop(_SUPERVISOR, None)
     if place is None:
@@ -207,7 +207,7 @@ def follow_supervisor() -> int | None:
     return int(index)
 
 
-def _how(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code >= 0:
         return f"ended with exit code {code}"
     try:

@@ -1,1 +1,1 @@
-"""From a delivered job to its settled verdict."""
+"""The runtime: take jobs from a backend, run their handlers, extend their leases, settle their verdicts."""

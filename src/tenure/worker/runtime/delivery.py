@@ -1,15 +1,15 @@
-"""One job from its payload to a verdict: the only path there is, for workers and for tests alike.
+"""`Delivery`: one job from its payload to its verdict. Workers and tests take the same path.
 
     decode ─► (ACK_FIRST: settle) ─► middlewares ─► executor, within the time limit ─► what was raised ─► verdict
 
-Most jobs are async, quick and return. For these, nothing is made here but a Context.
+Most handlers are async, quick and return. For these, a Context is the only object made here.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from tenure.errors import Invalid, NotFound, TenureError
 from tenure.worker.backends.backend import Backend
@@ -17,6 +17,7 @@ from tenure.worker.context import Context
 from tenure.worker.middleware import Middleware, around_handler
 from tenure.worker.observing.reason import exc_info_of
 from tenure.worker.payload import Misfit
+from tenure.worker.processes.executors import Executor
 from tenure.worker.runtime.extender import Extender
 from tenure.worker.runtime.handler import Handler
 from tenure.worker.runtime.job import HeldJob
@@ -24,32 +25,20 @@ from tenure.worker.runtime.time_limit import TimeLimit
 from tenure.worker.runtime.timing import Timing
 from tenure.worker.verdict import ACKED, AckPolicy, Verdict, VerdictKind, is_failure, verdict_of
 
-__all__ = ["Executor", "Handling", "Settle", "failures_of", "told"]
+__all__ = ["Delivery", "Settle", "failures_of", "report_verdict"]
 
 Settle = Callable[[HeldJob, Verdict], Awaitable[bool]]
-"""Tell the broker now; True once it has taken the verdict, False where the lease was lost."""
+"""Send a verdict now; True once the broker has taken it, False where the lease was lost."""
 
 
-class Executor(Protocol):
-    """Where handlers run."""
-
-    def run(self, task: Handler[Any], payload: Any, ctx: Context) -> Coroutine[Any, Any, object]:
-        """Run the handler and raise what it raised. Cancelling this stops it, as far as its kind can be stopped."""
-        ...
-
-    async def close(self) -> None:
-        """Stop what still runs and give threads and processes back."""
-        ...
-
-
-class Handling:
-    """What happens to each job of one task. It is the `Hands` of its jobs' contexts."""
+class Delivery:
+    """Runs the jobs of one task. It is the `Reporter` of their contexts."""
 
     def __init__(
         self,
         task: Handler[Any],
         *,
-        side: Backend,
+        backend: Backend,
         timing: Timing,
         executor: Executor,
         settle: Settle,
@@ -58,8 +47,8 @@ class Handling:
         self.task = task
         self.timing = timing
         self._settle = settle
-        self._side = side
-        self._extender = Extender(side, lease_ms=task.options.lease_ms, timing=timing)
+        self._backend = backend
+        self._extender = Extender(backend, lease_ms=task.options.lease_ms, timing=timing)
         self._run = executor.run
         self._decode = task.decode
         self._middlewares = tuple(middlewares)
@@ -72,32 +61,32 @@ class Handling:
         self._returned = None if task.options.policy is AckPolicy.MANUAL else ACKED
 
     async def handle(self, job: HeldJob) -> Verdict | None:
-        """Run the handler of one job and return what the broker is to be told; None for nothing.
+        """Run the handler of one job and return the verdict to send; None for no verdict.
 
-        Raises nothing of the handler's. Cancelling it cancels the handler, and no verdict comes of that.
+        Raises no error of the handler. Cancelling it cancels the handler, without a verdict.
         """
         ctx = Context(job, self)
         try:
             payload = self._decode(job.data)
         except Misfit as misfit:
-            return self._told(ctx, self._unfit(misfit, ctx))
-        if self._acks_first and not await self._acked_first(ctx):
+            return self._report(ctx, self._reject_misfit(misfit, ctx))
+        if self._acks_first and not await self._ack_first(ctx):
             return None
         try:
             await (self._run(self.task, payload, ctx) if self._is_plain else self._guarded(payload, ctx))
         except asyncio.CancelledError:
             if asyncio.current_task().cancelling():  # type: ignore[union-attr]
                 raise
-            return self._told(ctx, None)  # the handler cancelled itself: the lease simply ends
+            return self._report(ctx, None)  # the handler cancelled itself: its lease runs out
         except GeneratorExit:
-            raise  # nobody waits for this coroutine any more
-        except BaseException as error:  # also SystemExit and its like: one job must not end the worker of all others
-            return self._told(ctx, await self._after(error, ctx))
+            raise  # the caller closed this coroutine
+        except BaseException as error:  # SystemExit too: one job must not end the worker
+            return self._report(ctx, await self._verdict_on(error, ctx))
         if self._is_plain:
             return self._returned if not (job.settled or job.lost) else None
-        return self._told(ctx, await self._after(None, ctx))
+        return self._report(ctx, await self._verdict_on(None, ctx))
 
-    # What a Context reaches the broker through
+    # The reporter of a Context
 
     async def settle(self, job: HeldJob, verdict: Verdict) -> bool:
         return await self._settle(job, verdict)
@@ -110,14 +99,16 @@ class Handling:
             if asyncio.get_running_loop() is self._loop:
                 answer.close()
                 raise Invalid("ctx.blocking is for threads: on the loop, await the same method of ctx")
-        except RuntimeError:  # no loop runs in this thread, as it should be
+        except RuntimeError:  # no loop runs in this thread, as required
             pass
         return asyncio.run_coroutine_threadsafe(answer, self._loop).result()
 
     # Around the handler
 
-    async def _acked_first(self, ctx: Context) -> bool:
-        """Whether the job may run: only once it is surely gone from the queue, or it could run again."""
+    async def _ack_first(self, ctx: Context) -> bool:
+        """Ack before the handler runs (ACK_FIRST); False where the ack is not certain, so that the job is not run
+        twice.
+        """
         try:
             return await ctx.ack()
         except TenureError as error:
@@ -125,7 +116,7 @@ class Handling:
             return False
 
     async def _guarded(self, payload: Any, ctx: Context) -> None:
-        """The handler within its time limit, within the middlewares."""
+        """Run the handler within its time limit, inside the middlewares."""
 
         async def innermost() -> None:
             running = self._run(self.task, payload, ctx)
@@ -133,10 +124,10 @@ class Handling:
 
         await around_handler(self._middlewares, ctx, innermost)()
 
-    # What becomes of the job
+    # The verdict
 
-    async def _after(self, error: BaseException | None, ctx: Context) -> Verdict | None:
-        """The verdict on what the handler did; none where one was given already, or would be fenced."""
+    async def _verdict_on(self, error: BaseException | None, ctx: Context) -> Verdict | None:
+        """Return the verdict for what the handler raised; None where one was given already, or would be fenced."""
         job, options = ctx.job, self._options
         failed = is_failure(error)
         if error is not None and failed:
@@ -145,40 +136,40 @@ class Handling:
             return None
         failures: int | None = 0
         if failed and options.policy is AckPolicy.NACK_ON_ERROR:
-            failures = await failures_of(job, self._side, retries=options.retries)
+            failures = await failures_of(job, self._backend, retries=options.retries)
         if failures is None:
             return None
         return verdict_of(
             error, options.policy, seq=job.seq, failures=failures, retries=options.retries, backoff=options.backoff
         )
 
-    def _unfit(self, misfit: Misfit, ctx: Context) -> Verdict:
+    def _reject_misfit(self, misfit: Misfit, ctx: Context) -> Verdict:
         ctx.logger.warning("rejected unseen: %s", misfit)
         return Verdict(VerdictKind.REJECT, None, str(misfit))
 
-    def _told(self, ctx: Context, verdict: Verdict | None) -> Verdict | None:
-        return told(self._middlewares, ctx, verdict)
+    def _report(self, ctx: Context, verdict: Verdict | None) -> Verdict | None:
+        return report_verdict(self._middlewares, ctx, verdict)
 
 
-async def failures_of(job: HeldJob, side: Backend, *, retries: int) -> int | None:
-    """Return how often a job has failed by now, None where it is gone.
+async def failures_of(job: HeldJob, backend: Backend, *, retries: int) -> int | None:
+    """Return how often a job has failed so far, None where the job is gone.
 
-    Deliveries also end in crashes and drains, so they only bound the failures: while they cannot exceed the
-    retries, nobody is asked. Where nobody can be asked, the job is given back rather than rejected by guess: its
-    queue's ``max_deliveries`` still ends it.
+    Deliveries also end in crashes and drains, so they only bound the failures: while they do not exceed the retries,
+    the backend is not asked. Where it cannot be asked, the job is given back and not rejected by guess: its queue's
+    ``max_deliveries`` still ends it.
     """
     if job.deliveries <= retries:
         return job.deliveries
     try:
-        return await side.failures(job)
+        return await backend.failures(job)
     except NotFound:
         return None
     except TenureError:
         return retries
 
 
-def told(middlewares: Sequence[Middleware], ctx: Context, verdict: Verdict | None) -> Verdict | None:
-    """Report a verdict to the middlewares and return it; one that fails there must not cost the broker its answer."""
+def report_verdict(middlewares: Sequence[Middleware], ctx: Context, verdict: Verdict | None) -> Verdict | None:
+    """Call the verdict hook of each middleware and return the verdict; an error in a hook is logged, not raised."""
     for middleware in middlewares:
         try:
             middleware.verdict(ctx, verdict)

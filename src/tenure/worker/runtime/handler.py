@@ -1,4 +1,4 @@
-"""`Handler`: a function that handles jobs, as the runtime sees it: its knobs, what it takes and how it is called."""
+"""`Handler`: a function that handles jobs, with its options, its payload decoder and its call."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 
 class Handler(Generic[T]):
-    """A function for payloads of type ``T``. Wherever its jobs are kept, this is all that running them needs."""
+    """A function for payloads of type ``T``, independent of the backend that keeps its jobs."""
 
-    word: ClassVar[str] = "Handler"
+    kind: ClassVar[str] = "Handler"
 
     def __init__(self, handler: Callable[..., Any], shape: Shape, options: TaskOptions) -> None:
         update_wrapper(self, handler)
@@ -31,8 +31,8 @@ class Handler(Generic[T]):
         self.options = options
         self.payload_type = shape.payload
         self.is_async = shape.is_async
-        # A handler that takes no payload does not care what it is: a tick, for one.
-        self.decode = decoder_for(shape.payload, of=f"task {options.queue!r}") if shape.arity else _ignored
+        # A handler without a payload argument ignores the payload: a tick, for example.
+        self.decode = decoder_for(shape.payload, of=f"task {options.queue!r}") if shape.arity else _ignore
         self._is_typed = bool(shape.arity) and shape.payload is not Any
         self.invoke = _invoker(handler, shape)
         """Call the handler with as much of ``(payload, ctx)`` as it takes; an awaitable where it is async."""
@@ -43,25 +43,25 @@ class Handler(Generic[T]):
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """The name in messages."""
         return self.queue
 
     @property
     def tasks(self) -> tuple[Handler[Any], ...]:
-        """The functions that handle the jobs of its queue: itself, unless several share the queue."""
+        """The handlers of the jobs of its queue: itself, unless several tasks share the queue."""
         return (self,)
 
     def task_of(self, job: HeldJob) -> Handler[Any]:
-        """Return which of them handles a job."""
+        """Return the handler of a job."""
         return self
 
     def encoded(self, payloads: Iterable[Any]) -> list[bytes]:
-        """Return payloads as the JSON of jobs. Raises Invalid where one has no such form, and, naming the field, where
-        the handler would not take it: found here, it is the caller's to mend, and not a dead letter.
+        """Return payloads as JSON. Raises Invalid where one has no JSON form, and, naming the field, where the handler
+        would not take it: the caller can then correct it before it becomes a dead letter.
         """
-        return [self._encoded(payload, index) for index, payload in enumerate(payloads)]
+        return [self._encode(payload, index) for index, payload in enumerate(payloads)]
 
-    def _encoded(self, payload: Any, index: int) -> bytes:
+    def _encode(self, payload: Any, index: int) -> bytes:
         data = encode(payload)
         if self._is_typed:
             try:
@@ -75,11 +75,11 @@ class Handler(Generic[T]):
         return self.handler(*args, **kwargs)
 
     def __repr__(self) -> str:
-        return f"<{self.word} {self.name!r} {getattr(self.handler, '__qualname__', self.handler)}>"
+        return f"<{self.kind} {self.name!r} {getattr(self.handler, '__qualname__', self.handler)}>"
 
 
 def _invoker(handler: Callable[..., Any], shape: Shape) -> Callable[[Any, Context], Any]:
-    call = handler if shape.is_async else _finished(handler)
+    call = handler if shape.is_async else _refuse_awaitable(handler)
     if shape.arity == 2:
         return call
     if shape.arity == 1:
@@ -87,8 +87,8 @@ def _invoker(handler: Callable[..., Any], shape: Shape) -> Callable[[Any, Contex
     return lambda payload, ctx: call()
 
 
-def _finished(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """A plain function that hands out an awaitable has done nothing yet: better a failure than an ack."""
+def _refuse_awaitable(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a plain function fail where it returns an awaitable: its work was not done, so the job must not be acked."""
 
     def call(*args: Any) -> Any:
         result = handler(*args)
@@ -101,5 +101,5 @@ def _finished(handler: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _ignored(data: bytes) -> None:
+def _ignore(data: bytes) -> None:
     return None

@@ -1,9 +1,9 @@
-"""Keeps alive what is held, running or prefetched, and tells what was lost.
+"""`Heartbeat`: extend the leases of held jobs, running or prefetched, and report lost leases.
 
-A job is extended once a third of its task's lease has passed, together with all others that are about as far: few
-requests, however many jobs. One that its handler extended for longer is asked for as often, and each time for as long
-as its handler asked. A job is lost when the broker skips it, or when our own clock passes its deadline before an extend
-was answered; whichever comes first, nobody else can have it before that.
+A job is extended once a third of its task's lease has passed, in one request with all others that are nearly due. A job
+that its handler extended for longer is extended as often, each time for as long as the handler asked. A job is lost
+when the broker skips it, or when our own clock passes its deadline before an extend was answered; no other worker can
+hold it before that.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ __all__ = ["Heartbeat"]
 log = logging.getLogger("tenure.worker")
 
 _NEVER_MS: Final = 2**62
-"""The next beat of a job whose lease has ended, while its verdict waits for an answer."""
+"""The next heartbeat of a job whose lease has ended while its verdict waits for an answer."""
 
 
 class Heartbeat:
-    """The jobs that one task holds. ``on_lost`` is told of each one that is not ours any more."""
+    """The jobs that one task holds. ``on_lost`` is called with each job whose lease is lost."""
 
     def __init__(
         self,
-        side: Backend,
+        backend: Backend,
         queue: str,
         *,
         lease_ms: int,
@@ -44,8 +44,8 @@ class Heartbeat:
         stats: QueueStats,
         on_lost: Callable[[HeldJob], None],
     ) -> None:
-        self._side = side
-        self._extender = Extender(side, lease_ms=lease_ms, timing=timing)
+        self._backend = backend
+        self._extender = Extender(backend, lease_ms=lease_ms, timing=timing)
         self._queue = queue
         self._lease_ms = lease_ms
         self._third_ms = lease_ms // 3
@@ -55,7 +55,7 @@ class Heartbeat:
         self._on_lost = on_lost
         self._held: dict[int, HeldJob] = {}
         self._arrival = asyncio.Event()
-        self._words: set[asyncio.Future[None]] = set()
+        self._proofs: set[asyncio.Future[None]] = set()
 
     def __len__(self) -> int:
         return len(self._held)
@@ -63,7 +63,7 @@ class Heartbeat:
     # Holding
 
     def take(self, jobs: Iterable[HeldJob]) -> None:
-        """Hold jobs from now on. One that was held already came again because its first lease is gone."""
+        """Hold jobs from now on. A job that was held already was delivered again because its first lease is lost."""
         for job in jobs:
             before = self._held.pop(job.seq, None)
             if before is not None:
@@ -73,53 +73,53 @@ class Heartbeat:
         self._arrival.set()
 
     def drop(self, job: HeldJob) -> None:
-        """Hold a job no longer: it was settled, or given up."""
+        """Stop holding a job that was settled or given up."""
         if self._held.get(job.seq) is job:
             del self._held[job.seq]
 
     def _lose(self, job: HeldJob) -> None:
-        """One that is being settled is left to the answer of that, which knows more."""
+        """Mark a lease as lost. A job that is being settled is left to the answer to its verdict."""
         job.deadline_ms = 0
         if not job.settled:
             job.lost = True
             self._stats.leases_lost += 1
             self._on_lost(job)
 
-    # Beating
+    # Heartbeats
 
     async def run(self) -> None:
-        """Beat until cancelled."""
+        """Send heartbeats until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._beat())
                 group.create_task(self._watch_deadlines())
         finally:
-            for word in self._words:
-                word.cancel()
+            for proof in self._proofs:
+                proof.cancel()
 
     async def _beat(self) -> None:
-        """Extend whatever a third of its lease has passed for. A try that fails is made again sooner."""
+        """Extend each job once a third of its lease has passed. A failed extend is repeated sooner."""
         while True:
             await self._until_held()
             await self._sleep_until(min(job.beat_ms for job in self._held.values()))
-            # A little ahead, so that what came shortly after goes along.
+            # Look a little ahead, so that jobs due shortly after join the request.
             due_ms = self._timing.now_ms() + self._third_ms // 4
             due = [job for job in self._held.values() if job.beat_ms <= due_ms]
             if due and not await self.extend(due):
                 await self._timing.sleep_ms(max(1, min(self._third_ms // 4, 1_000)))
 
     async def _watch_deadlines(self) -> None:
-        """Give up what nobody confirmed in time, also while an extend is on its way."""
+        """Give up jobs whose deadline passes without an answered extend, also while an extend is in flight."""
         while True:
             await self._until_held()
             late_ms = await self._sleep_until(min(job.deadline_ms for job in self._held.values()))
             expired = self.expire()
             if expired:
-                self._warn_of_a_standstill(late_ms, len(expired))
-                self.give_word(expired[0])
+                self._warn_of_stall(late_ms, len(expired))
+                self.prove_alive(expired[0])
 
-    def _warn_of_a_standstill(self, late_ms: int, lost_count: int) -> None:
-        """Say why, where it was not the broker: nothing beats while the event loop does not run."""
+    def _warn_of_stall(self, late_ms: int, lost_count: int) -> None:
+        """Log that a blocked event loop lost the leases: no heartbeat is sent while it does not run."""
         if late_ms > self._third_ms:
             log.warning(
                 "the event loop stood still for %d ms, and %d leases on %s ran out: a handler blocks it (make that one "
@@ -133,8 +133,8 @@ class Heartbeat:
             await self._arrival.wait()
 
     async def _sleep_until(self, due_ms: int) -> int:
-        """Sleep for a third of a lease at most, because something that is due earlier may come meanwhile; return by how
-        much it woke too late.
+        """Sleep until ``due_ms``, but at most a third of a lease, because a job that is due earlier may arrive; return
+        how many ms too late the sleep ended.
         """
         began_ms = self._timing.now_ms()
         sleep_ms = max(1, min(due_ms - began_ms, self._third_ms))
@@ -142,7 +142,7 @@ class Heartbeat:
         return self._timing.now_ms() - began_ms - sleep_ms
 
     def expire(self) -> list[HeldJob]:
-        """Give up everything whose deadline has passed."""
+        """Give up every job whose deadline has passed, and return them."""
         now_ms = self._timing.now_ms()
         expired = [job for job in self._held.values() if job.deadline_ms <= now_ms]
         for job in expired:
@@ -150,18 +150,18 @@ class Heartbeat:
             self._lose(job)
         return expired
 
-    def give_word(self, job: HeldJob) -> None:
-        """The broker feeds no stream whose worker let a lease run out without a word: tell it that this one lives."""
-        word = asyncio.ensure_future(self._say(job))
-        self._words.add(word)
-        word.add_done_callback(self._words.discard)
+    def prove_alive(self, job: HeldJob) -> None:
+        """Send an extend in the background: the broker stops feeding a stream after a silent lease expiry."""
+        proof = asyncio.ensure_future(self._send_proof(job))
+        self._proofs.add(proof)
+        proof.add_done_callback(self._proofs.discard)
 
-    async def _say(self, job: HeldJob) -> None:
+    async def _send_proof(self, job: HeldJob) -> None:
         with suppress(TenureError, TimeoutError):
-            await within(self._timing, self._lease_ms, self._side.extend([job], lease_ms=self._lease_ms))
+            await within(self._timing, self._lease_ms, self._backend.extend([job], lease_ms=self._lease_ms))
 
     async def extend_all(self) -> None:
-        """Ask about everything held at once, after the broker was gone: what it does not know of is lost."""
+        """Extend everything held at once, after the broker was away: a job that it skips is lost."""
         await self.extend(list(self._held.values()))
 
     async def extend(self, jobs: Sequence[HeldJob]) -> bool:
@@ -177,7 +177,7 @@ class Heartbeat:
         return True
 
     def _batches(self, jobs: Sequence[HeldJob]) -> Iterator[list[HeldJob]]:
-        """Those that are extended for the same time together, as many as one request takes."""
+        """Group jobs by the length of their extend, at most ``batch_max`` to a request."""
         by_length: dict[int, list[HeldJob]] = {}
         for job in jobs:
             by_length.setdefault(self._extender.length_ms(job), []).append(job)
@@ -189,15 +189,17 @@ class Heartbeat:
                     yield batch
 
     async def _extend_batch(self, batch: list[HeldJob]) -> None:
-        """One request. Its answer must come before the next beat is due, or a dead connection would cost the lease."""
+        """Send one extend. It times out before the next heartbeat is due, so that a dead connection does not cost the
+        lease.
+        """
         lease_ms = max(map(self._extender.length_ms, batch))
         call = self._extender.extend(batch, lease_ms=lease_ms)
         self._stats.heartbeats += 1
         self._skipped(await within(self._timing, max(self._third_ms, 100), call))
 
     def _skipped(self, jobs: Iterable[HeldJob]) -> None:
-        """Give up what the broker knows no lease of. One that is being settled stays until that is answered, and is not
-        asked for again: most likely its verdict has arrived.
+        """Give up jobs whose lease the broker does not know. A job that is being settled is held until that is
+        answered, and not extended again: most likely its verdict has arrived.
         """
         for job in jobs:
             if self._held.get(job.seq) is not job:

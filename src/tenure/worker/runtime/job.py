@@ -1,4 +1,4 @@
-"""A job in our hands: what was delivered, until when it is ours, and whether it still is."""
+"""`HeldJob`: one delivery of a job, with its lease and its deadline on our clock."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ __all__ = ["HeldJob"]
 
 
 class HeldJob(msgspec.Struct, gc=False, eq=False, kw_only=True):
-    """One delivery. The heartbeat sets ``lost``; whoever answers the broker sets ``settled``; the `Extender` moves the
+    """One delivery. The heartbeat sets ``lost``; the context and the settler set ``settled``; the `Extender` moves the
     other fields of the lease.
 
-    ``deadline_ms`` is on the runtime's `Timing.now_ms`, never on the wall, and is counted from before the request that
-    won it, so that ours always ends first. ``beat_ms`` is when the next heartbeat is due, ``lease_ms`` the longest that
-    was asked for (0: the task's lease), and ``extends_begun`` and ``extends_open`` count requests. Two deliveries of
-    one seq are two objects and never equal. Of a timer, ``seq`` is the version, ``ts`` when it was due, and
-    ``failures`` is known from the start.
+    ``deadline_ms`` is on the runtime's `Timing.now_ms`, never on the wall clock, and is counted from before the request
+    that got the lease, so that it ends before the broker's. ``beat_ms`` is when the next heartbeat is due, ``lease_ms``
+    the longest extend asked for (0: the task's lease); ``extends_begun`` and ``extends_open`` count requests. Two
+    deliveries of one seq are two objects and never equal. For a timer, ``seq`` is the version, ``ts`` the time it was
+    due, and ``failures`` is known from the claim.
     """
 
     topic: str

@@ -1,4 +1,4 @@
-"""Whether the broker answers, told once per change and not per attempt; and how old what it sends already is."""
+"""`Link`: log an outage of the broker once per change, not per attempt. `Ages`: how long jobs were under way."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["Ages", "Link"]
 
 log = logging.getLogger("tenure.worker")
 
-# However the network and a broker on its way down put it.
+# Every error that means the broker is unreachable or shutting down.
 _AWAY = (Overloaded, Closed, Indeterminate)
 
 
 class Link:
-    """What the sources of one worker know together about the way to the broker, or to ``what`` else is there."""
+    """The state of the connection to the broker, or to ``what``, shared by the sources of one worker."""
 
     def __init__(self, url: str, what: str = "broker") -> None:
         self._where = f"the {what} at {url}"
@@ -23,7 +23,7 @@ class Link:
         self._opened: set[str] = set()
 
     def down(self, queue: str, error: TenureError) -> None:
-        """A source could not go on. Said for the first queue of an outage, and again only where the reason changes."""
+        """Note that a source failed. Logs the first queue of an outage, and again only where the reason changes."""
         why = "away" if isinstance(error, _AWAY) else error.code
         is_news = why not in self._down.values()
         self._down[queue] = why
@@ -31,7 +31,7 @@ class Link:
             log.warning("waiting for %s, for %s and others: %s", self._where, queue, error.message)
 
     def up(self, queue: str) -> None:
-        """A source is fed again. Said when the last one is."""
+        """Note that a source gets jobs again. Logs the end of the outage after the last source."""
         was_down = self._down.pop(queue, None)
         if was_down is not None and not self._down:
             log.info("%s is back", self._where)
@@ -40,7 +40,7 @@ class Link:
         self._opened.add(queue)
 
     def is_up(self, queue: str) -> bool:
-        """Whether a source was opened, and is fed."""
+        """Return whether the source of a queue was opened and gets jobs."""
         return queue in self._opened and queue not in self._down
 
 
@@ -49,19 +49,19 @@ class Ages:
 
     The difference between the moment of the claim on the broker's clock and of the arrival on ours is the transport
     time plus a constant; its least value so far stands for no transport time at all. A wall clock that was set makes
-    everything look old at once: whoever finds out that it was not calls `reset`.
+    all jobs look old at once: a caller that confirms that they are not calls `reset`.
     """
 
     def __init__(self) -> None:
         self._least_ms: int | None = None
 
     def age_ms(self, claimed_wall_ms: int, now_ms: int) -> int:
-        """How old a claim is on arrival."""
+        """Return how old a claim is on arrival."""
         gap_ms = now_ms - claimed_wall_ms
         if self._least_ms is None or gap_ms < self._least_ms:
             self._least_ms = gap_ms
         return gap_ms - self._least_ms
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Forget the least difference, and learn it again."""
         self._least_ms = None

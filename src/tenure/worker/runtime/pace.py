@@ -1,4 +1,4 @@
-"""How fast and in what order jobs start: a token bucket per task, and slots shared by weight between tasks."""
+"""Rate limits and fair shares: a token bucket per task, and slots that tasks share by weight."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from tenure.durations import Rate
 
-__all__ = ["Bucket", "Lane", "Slots"]
+__all__ = ["Bucket", "Share", "Slots"]
 
 _BURST_MS: Final = 50
 _WHOLE: Final = 1 - 1e-9  # sums of fractions fall a little short
@@ -16,7 +16,7 @@ _WHOLE: Final = 1 - 1e-9  # sums of fractions fall a little short
 class Bucket:
     """At most ``rate`` starts, evenly spread: what may start together is what falls due within 50 ms, at least one.
 
-    Spread and not saved up, because a limit is there to protect something that does not like bursts.
+    Starts are spread and not saved up: a rate limit usually protects a service that does not take bursts.
     """
 
     def __init__(self, rate: Rate, now_ms: int) -> None:
@@ -26,12 +26,12 @@ class Bucket:
         self._filled_ms = now_ms
 
     def wait_ms(self, now_ms: int) -> float:
-        """How long until a start is allowed; 0 means now."""
+        """Return how long until a start is allowed; 0 means now."""
         self._fill(now_ms)
         return 0.0 if self._tokens >= _WHOLE else (1 - self._tokens) / self._per_ms
 
     def take(self) -> None:
-        """One starts."""
+        """Take the token of one start."""
         self._tokens -= 1
 
     def _fill(self, now_ms: int) -> None:
@@ -39,10 +39,8 @@ class Bucket:
         self._filled_ms = now_ms
 
 
-class Lane:
-    """One task's place among those that share the slots. ``ready`` says whether it would start a job now, ``start``
-    does so.
-    """
+class Share:
+    """One task's weighted share of the slots. ``ready`` returns whether it can start a job now, ``start`` starts it."""
 
     def __init__(self, weight: int, *, ready: Callable[[], bool], start: Callable[[], None]) -> None:
         self.weight = weight
@@ -52,33 +50,33 @@ class Lane:
 
 
 class Slots:
-    """Hands out starts. Without a limit every lane goes as far as it is ready; with one, lanes that compete get slots
-    in proportion to their weights, and a lane that was idle gains nothing by it.
+    """The slots for running jobs. Without a limit each share starts all that is ready; with one, competing shares get
+    slots in proportion to their weights, and a share that was idle gains no credit.
     """
 
     def __init__(self, slots_max: int = 0) -> None:
         self._slots_max = slots_max
         self._taken = 0
         self._turn = 0.0
-        self._lanes: list[Lane] = []
+        self._shares: list[Share] = []
 
-    def add(self, lane: Lane) -> None:
-        """Let a lane compete."""
-        self._lanes.append(lane)
+    def add(self, share: Share) -> None:
+        """Let a share compete for slots."""
+        self._shares.append(share)
 
     def free(self) -> None:
-        """A job that was started has ended."""
+        """Return the slot of a job that has ended."""
         self._taken -= 1
 
-    def fill(self, lane: Lane) -> None:
-        """Start what can be started, after something changed for ``lane`` or a slot became free."""
+    def fill(self, share: Share) -> None:
+        """Start the jobs that can start, after a change of ``share`` or after a slot became free."""
         if not self._slots_max:
-            while lane.ready():
+            while share.ready():
                 self._taken += 1
-                lane.start()
+                share.start()
             return
         while self._taken < self._slots_max:
-            hungry = [lane for lane in self._lanes if lane.ready()]
+            hungry = [share for share in self._shares if share.ready()]
             if not hungry:
                 return
             chosen = min(hungry, key=self._turn_of)
@@ -87,6 +85,6 @@ class Slots:
             self._taken += 1
             chosen.start()
 
-    def _turn_of(self, lane: Lane) -> float:
-        """Start-time fair queueing: where a lane stands, but never before those that went on without it."""
-        return max(lane.turn, self._turn)
+    def _turn_of(self, share: Share) -> float:
+        """Return the virtual start time of a share (start-time fair queueing), never before that of the last start."""
+        return max(share.turn, self._turn)

@@ -1,7 +1,7 @@
-"""One task's flow: source → slots → handling → settler, with heartbeats over everything in between.
+"""`Runner`: the flow of one task: source → slots → delivery → settler, with heartbeats over all held jobs.
 
-A job is waiting, running or being settled, and held in all three. Nothing here waits per stage: a job costs one task,
-which runs its handler and hands its verdict on.
+A job is waiting, running or being settled, and held in all three states. There is no queue between the stages: a job
+costs one asyncio task, which runs its handler and passes its verdict to the settler.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from tenure.worker.backends.backend import Backend
 from tenure.worker.middleware import Middleware
 from tenure.worker.observing.metrics import QueueStats
 from tenure.worker.options import TaskOptions
-from tenure.worker.processes.executors import Places
+from tenure.worker.processes.executors import Executor
 from tenure.worker.runtime.handler import Handler
 from tenure.worker.runtime.heartbeat import Heartbeat
 from tenure.worker.runtime.job import HeldJob
 from tenure.worker.runtime.link import Ages
-from tenure.worker.runtime.pace import Bucket, Lane, Slots
+from tenure.worker.runtime.pace import Bucket, Share, Slots
 from tenure.worker.runtime.settler import RELEASED, Settler
 from tenure.worker.runtime.source import Feed
 from tenure.worker.runtime.timing import Timing, end, unless, within
-from tenure.worker.runtime.typed_delivery import handling_for
+from tenure.worker.runtime.typed_delivery import delivery_for
 from tenure.worker.settings import WorkerSettings
 from tenure.worker.verdict import Verdict
 
@@ -36,22 +36,22 @@ __all__ = ["Runner"]
 log = logging.getLogger("tenure.worker")
 
 _HURRY_MS: Final = 500
-"""How long the last verdicts may take once somebody is in a hurry."""
+"""How long the last verdicts may take after a second stop signal."""
 
 
 class Runner:
-    """Runs one task. ``start``, then ``drain``; ``side`` keeps its jobs, ``places`` is where its handlers run."""
+    """Runs one task: ``start``, then ``drain``. ``backend`` keeps its jobs, ``executor`` runs its handlers."""
 
     def __init__(
         self,
         task: Handler[Any],
         *,
-        side: Backend,
+        backend: Backend,
         timing: Timing,
         settings: WorkerSettings,
         stats: QueueStats,
         slots: Slots,
-        places: Places,
+        executor: Executor,
         middlewares: Sequence[Middleware] = (),
     ) -> None:
         options = task.options
@@ -61,7 +61,7 @@ class Runner:
         self._settings = settings
         self._stats = stats
         self._slots = slots
-        self._places = places
+        self._executor = executor
         self._loop = asyncio.get_running_loop()
         self._ages = Ages()
         self._waiting: deque[HeldJob] = deque()
@@ -72,10 +72,10 @@ class Runner:
         self._depth = _depth(options, self._concurrency)
         self._bucket = None if options.rate is None else Bucket(options.rate, timing.now_ms())
         self._pacing: asyncio.Task[None] | None = None
-        self._lane = Lane(options.weight, ready=self._ready, start=self._start)
-        slots.add(self._lane)
+        self._share = Share(options.weight, ready=self._ready, start=self._start)
+        slots.add(self._share)
         self._held = Heartbeat(
-            side,
+            backend,
             self.queue,
             lease_ms=options.lease_ms,
             timing=timing,
@@ -84,23 +84,23 @@ class Runner:
             on_lost=self._on_lost,
         )
         self._settler = Settler(
-            side, self.queue, timing=timing, settings=settings, stats=stats, on_settled=self._on_settled
+            backend, self.queue, timing=timing, settings=settings, stats=stats, on_settled=self._on_settled
         )
-        handling = handling_for(
+        delivery = delivery_for(
             task,
-            side=side,
+            backend=backend,
             timing=timing,
-            executor=places,
+            executor=executor,
             settle=self._settler.settle,
             middlewares=middlewares,
         )
-        self._handle = handling.handle
-        self._source = side.source(self._feed())
-        places.on_change = self._on_places
+        self._handle = delivery.handle
+        self._source = backend.source(self._feed())
+        executor.on_change = self._on_executor_change
         self._beating: asyncio.Task[None] | None = None
 
     def _feed(self) -> Feed:
-        """What the source is told about this flow, and where it brings jobs."""
+        """Return the limits and the callbacks for the source."""
         return Feed(
             depth=self._depth,
             spare=self._depth - self._concurrency,
@@ -113,21 +113,21 @@ class Runner:
         )
 
     def start(self) -> list[asyncio.Task[None]]:
-        """Begin to take and run jobs; gives what must not end before the drain."""
+        """Start to take and run jobs; returns the tasks that must not end before the drain."""
         self._beating = asyncio.create_task(self._held.run())
-        self._on_places()
+        self._on_executor_change()
         return [self._beating, self._source.start()]
 
     @property
     def is_able(self) -> bool:
-        """Whether handlers can be run at all; not while no process for them starts."""
-        return self._places.is_able
+        """Whether handlers can be run; False while no process for them starts."""
+        return self._executor.is_able
 
     # In
 
     async def _deliver(self, jobs: list[HeldJob], claimed_wall_ms: int) -> None:
-        """Take jobs in. What was long on its way, as after a pause of this process (fault 24), may be another's by now:
-        it is asked for before it is begun.
+        """Take jobs from the source. A job that was long under way, as after a pause of this process (fault 24), may
+        belong to another worker by now: it is extended before it is begun.
         """
         now_ms = self._timing.now_ms()
         age_ms = self._ages.age_ms(claimed_wall_ms, now_ms)
@@ -138,10 +138,10 @@ class Runner:
         else:
             self._held.take(jobs)
         self._waiting.extend(jobs)
-        self._on_places()
+        self._on_executor_change()
 
     async def _confirmed(self, jobs: list[HeldJob]) -> list[HeldJob]:
-        """Those of old jobs that are still ours; none where nobody can be asked."""
+        """Extend jobs that were long under way and return those still ours; none where the broker cannot be asked."""
         for job in jobs:
             job.deadline_ms = self._timing.now_ms() + self._lease_ms
         self._held.take(jobs)
@@ -157,11 +157,11 @@ class Runner:
             self._held.drop(job)
         return []
 
-    def _on_places(self) -> None:
-        """Take jobs while they can be run. Where none can, those that wait are for others, and are not kept alive."""
+    def _on_executor_change(self) -> None:
+        """Take jobs while the executor can run them; otherwise pause the source and give waiting jobs back."""
         if self._draining:
             return
-        if self._places.is_able:
+        if self._executor.is_able:
             self._source.resume()
             self._fill()
         else:
@@ -169,7 +169,7 @@ class Runner:
             self._give_back()
 
     def _give_back(self) -> None:
-        """Release what was not begun."""
+        """Release the jobs that were not begun."""
         for job in self._waiting:
             if not job.lost:
                 self._settler.put(job, RELEASED)
@@ -179,20 +179,20 @@ class Runner:
     # Running
 
     def _fill(self) -> None:
-        self._slots.fill(self._lane)
+        self._slots.fill(self._share)
         self._stats.prefetched = len(self._waiting)
         self._stats.in_flight = len(self._running)
 
     def _ready(self) -> bool:
         """Whether a job may start now."""
-        if self._draining or len(self._running) + self._places.stuck_count >= self._concurrency:
+        if self._draining or len(self._running) + self._executor.stuck_count >= self._concurrency:
             return False
         waiting = self._waiting
         while waiting:
             if waiting[0].lost:
                 waiting.popleft()
             elif waiting[0].deadline_ms <= self._timing.now_ms():
-                return False  # this process was stopped for a while, and its timers are about to ring
+                return False  # this process was paused: the heartbeat is about to expire this job
             else:
                 return self._bucket is None or self._paced(self._bucket)
         return False
@@ -218,7 +218,9 @@ class Runner:
         task.add_done_callback(partial(self._ended, job, self._timing.now_ms()))
 
     def _ended(self, job: HeldJob, started_ms: int, task: asyncio.Task[Verdict | None]) -> None:
-        """A handler has ended, or was cancelled: lost, or given back, and whoever cancelled it does the rest."""
+        """Pass on the verdict of a handler that ended. A cancelled one was lost or given back: the canceller settles
+        it.
+        """
         del self._running[job]
         self._slots.free()
         verdict: Verdict | None = None
@@ -236,8 +238,8 @@ class Runner:
             self._idle.set()
 
     def _end(self, job: HeldJob, verdict: Verdict | None) -> None:
-        """Without a verdict the lease simply ends, one lease time from now. A handler that still runs, in a thread that
-        nobody can stop, hears from now on that the job is gone.
+        """Settle a job with its verdict; without one, let its lease run out. ``job.lost`` is set either way, so that a
+        handler that still runs in a thread, which cannot be stopped, sees that the job is gone.
         """
         if verdict is not None and not job.lost and not job.settled:
             self._settler.put(job, verdict)
@@ -245,7 +247,7 @@ class Runner:
             self._held.drop(job)
             self._source.freed()
             if not job.lost:
-                self._held.give_word(job)
+                self._held.prove_alive(job)
         job.lost = True
 
     def _on_settled(self, job: HeldJob) -> None:
@@ -264,9 +266,9 @@ class Runner:
     # The end
 
     async def drain(self, hurry: asyncio.Event) -> None:
-        """Take no more, give back what was not begun, let running jobs finish; then give back the rest (fault 37).
+        """Take no more jobs, give back those not begun, let running ones finish, then give back the rest (fault 37).
 
-        ``hurry`` cuts the wait short.
+        Setting ``hurry`` ends the wait.
         """
         self._draining = True
         await unless(hurry, self._source.stop())
@@ -278,10 +280,10 @@ class Runner:
         for task in (self._beating, self._pacing):
             if task is not None:
                 await end(task)
-        await self._places.close()
+        await self._executor.close()
 
     async def _finish(self, hurry: asyncio.Event) -> None:
-        """Until nothing runs, the time for it is over, or somebody is in a hurry."""
+        """Wait until no handler runs, ``drain_ms`` have passed, or ``hurry`` is set."""
         with suppress(TimeoutError):
             await within(self._timing, self._settings.drain_ms, unless(hurry, self._until_idle()))
 
@@ -291,7 +293,7 @@ class Runner:
             await self._idle.wait()
 
     async def _cancel(self) -> None:
-        """End what still runs, wait a little for it to clean up, and give it back."""
+        """Cancel handlers that still run, wait ``cancel_ms`` for them to clean up, and give their jobs back."""
         left = [job for job in self._running if not job.lost]
         for task in self._running.values():
             task.cancel()
@@ -306,7 +308,7 @@ class Runner:
 
 
 def _depth(options: TaskOptions, concurrency: int) -> int:
-    """How many jobs are held: those that run, those that follow, but no more than a rate allows within a lease."""
+    """Return how many jobs to hold: running plus prefetched, at most what the rate can start within a lease."""
     depth = concurrency + options.prefetch
     if options.rate is not None:
         depth = min(depth, max(1, options.rate.count * options.lease_ms // options.rate.per_ms))

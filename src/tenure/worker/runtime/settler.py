@@ -1,8 +1,8 @@
-"""Verdicts on their way to the broker: gathered into few requests, sent again while the lease may live, never guessed.
+"""`Settler`: send verdicts to the backend in batches, and retry them while the lease may live.
 
-The gathering is the client's `Acker`; here is what a worker does about an answer that does not come. A verdict whose
-request could not be made is sent again. One whose outcome is unknown is sent again as well, because the lease fences
-it; if the repeat then finds the lease ended, that may have been our own first copy: it is counted and logged as such.
+The client's `Acker` makes the batches; this module handles missing answers. A verdict whose request could not be made
+is sent again. A verdict whose outcome is unknown is sent again as well, because the lease fences it; if the repeat then
+finds the lease ended, our own first copy may have ended it: that is counted and logged as indeterminate.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ __all__ = ["RELEASED", "Settler"]
 log = logging.getLogger("tenure.worker")
 
 RELEASED = Verdict(VerdictKind.NACK, 0, None)
-"""Given back for somebody else to begin anew; it has no reason, so it counts as no failure."""
+"""Gives a job back for another delivery. It has no reason, so it does not count as a failure."""
 
 
 class _Entry(msgspec.Struct, eq=False):
-    """One verdict without an answer. ``waiter`` is who asked for it, if anybody waits."""
+    """One verdict without an answer. ``waiter`` is the future of the caller, if it waits."""
 
     job: HeldJob
     verdict: Verdict
@@ -43,11 +43,11 @@ class _Entry(msgspec.Struct, eq=False):
 
 
 class Settler:
-    """The verdicts of one queue. ``on_settled`` is told of each job that needs nothing more, whatever came of it."""
+    """The verdicts of one queue. ``on_settled`` is called with each job that is done with, whatever the outcome."""
 
     def __init__(
         self,
-        side: Backend,
+        backend: Backend,
         queue: str,
         *,
         timing: Timing,
@@ -56,7 +56,7 @@ class Settler:
         on_settled: Callable[[HeldJob], None],
     ) -> None:
         # A reconnecting stream may bring another depth of jobs before those held are settled.
-        self._acker = side.acker(
+        self._acker = backend.acker(
             batch_max=settings.batch_max, pending_max=4 * HELD_MAX, requests_max=settings.nacks_max
         )
         self._queue = queue
@@ -74,12 +74,12 @@ class Settler:
     # In
 
     def put(self, job: HeldJob, verdict: Verdict) -> None:
-        """Send a verdict; nobody waits for the answer."""
+        """Send a verdict without waiting for the answer."""
         self._enter(_Entry(job, verdict))
 
     async def settle(self, job: HeldJob, verdict: Verdict) -> bool:
         """Send a verdict now; True once the broker has taken it, False where the lease was lost. Raises Indeterminate
-        where that cannot be known. One whose caller is cancelled is sent all the same.
+        where the outcome is unknown. The verdict is sent even if the caller is cancelled.
         """
         waiter: asyncio.Future[bool] = self._loop.create_future()
         self._enter(_Entry(job, verdict, waiter))
@@ -100,7 +100,7 @@ class Settler:
                 answer = self._acker.release(
                     job.seq, job.lease_id, delay_ms=verdict.delay_ms, reason=verdict.reason, dead=dead
                 )
-        except TenureError as error:  # the worker has ended, and a handler that would not has come back after all
+        except TenureError as error:  # the worker has ended before this handler did
             self._give_up(entry, error)
             return
         answer.add_done_callback(partial(self._answered, entry))
@@ -109,7 +109,7 @@ class Settler:
 
     def _answered(self, entry: _Entry, answer: asyncio.Future[Any]) -> None:
         if entry not in self._open:
-            return  # given up at the end
+            return  # given up by close
         self._stats.settlements = self._acker.sent_count
         error = None if answer.cancelled() else answer.exception()
         if error is None:
@@ -147,7 +147,7 @@ class Settler:
             self._emptied.set()
         self._on_settled(entry.job)
 
-    # Again
+    # Retry
 
     def _may_try_again(self, entry: _Entry) -> bool:
         return not self._closed and self._timing.now_ms() < entry.job.deadline_ms
@@ -158,7 +158,9 @@ class Settler:
             self._retrying = self._loop.create_task(self._retry())
 
     async def _retry(self) -> None:
-        """The client has waited between its own attempts; this only keeps a refusal at once from becoming a loop."""
+        """Send again after a wait. The client waits between its own attempts; this wait stops an immediate refusal from
+        looping.
+        """
         longest_ms = self._settings.settle_retry_ms
         await self._timing.sleep_ms(backoff_ms(1, min_ms=longest_ms, max_ms=longest_ms))
         self._retrying = None
@@ -177,7 +179,7 @@ class Settler:
             await self._emptied.wait()
 
     async def close(self, flush_ms: int) -> None:
-        """Wait so long for the last answers; what is open then ends as unknown or unsent, and its waiter is told."""
+        """Wait ``flush_ms`` for the last answers; then fail open verdicts and their waiters as unknown or unsent."""
         if self._open:
             try:
                 await within(self._timing, flush_ms, self._until_empty())
@@ -190,6 +192,6 @@ class Settler:
         for entry in again:
             self._give_up(entry, Closed("the worker ended before it could be sent again"))
         await self._acker.close(deadline_ms=0)
-        await asyncio.sleep(0)  # what that answered is heard in the next turn
+        await asyncio.sleep(0)  # callbacks of those answers run in the next turn of the loop
         for entry in list(self._open):
             self._give_up(entry, Indeterminate("the worker ended before it was answered"))

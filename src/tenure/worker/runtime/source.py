@@ -1,6 +1,6 @@
-"""A flow of jobs that comes back by itself, whatever breaks.
+"""`Source`: take the jobs of one queue, and reconnect after every failure.
 
-It does so after a wait drawn by chance, so that a fleet does not return to a restarted broker in one moment (fault 36).
+The wait before a reconnect has jitter, so that a fleet does not return to a restarted broker in one moment (fault 36).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["Feed", "Source"]
 
 
 class Feed(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the jobs go: at most ``depth`` are held, ``spare`` of them before their turn.
+    """The consumer of a source: at most ``depth`` jobs are held, ``spare`` of them prefetched.
 
-    ``room`` says how many more may come. ``deliver`` takes jobs and the moment of their claim on the clock of whoever
-    keeps them; ``on_open`` is awaited each time that they answer again.
+    ``room`` returns how many more may come. ``deliver`` takes jobs and the time of their claim on the backend's clock;
+    ``on_open`` is awaited each time that the backend answers again.
     """
 
     depth: int
@@ -41,7 +41,9 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Source(ABC):
-    """The jobs of one queue. A kind of source says how they are had, in `_flow`, and what is to be said at the end."""
+    """The jobs of one queue. A subclass takes them in `_flow`, and ends the flow in `_finish_flow` and
+    `_recover_cut`.
+    """
 
     def __init__(self, queue: str, feed: Feed, link: Link) -> None:
         self._queue = queue
@@ -49,7 +51,7 @@ class Source(ABC):
         self._link = link
         self._timing = feed.timing
         self._settings = feed.settings
-        # Claims are not made for a handful while there is still enough to do.
+        # Do not claim for a few free places while enough jobs are held.
         self._room_min = max(1, feed.spare // 2)
         self._failures = 0
         self._stopping = False
@@ -62,27 +64,27 @@ class Source(ABC):
 
     @abstractmethod
     async def _flow(self) -> None:
-        """Deliver jobs until there is a reason to begin again, which is raised; `_opened` says that they come."""
+        """Deliver jobs until an error ends the flow, which is raised; await `_report_open` once jobs can come."""
 
     @abstractmethod
-    async def _take_leave(self, flowing: asyncio.Task[None]) -> None:
-        """Say that no more is wanted, and let ``flowing`` bring what was on its way: it can then be given back."""
+    async def _finish_flow(self, flowing: asyncio.Task[None]) -> None:
+        """Tell the backend to send no more, and wait while ``flowing`` delivers jobs in flight, to give them back."""
 
     @abstractmethod
-    async def _after_cut(self) -> None:
-        """Find what was on its way when the flow was cut, to give it back."""
+    async def _recover_cut(self) -> None:
+        """Deliver jobs that were in flight when the flow was cut, to give them back."""
 
     def start(self) -> asyncio.Task[None]:
-        """Begin to take jobs, unless paused."""
+        """Start to take jobs, unless paused."""
         self._task = asyncio.create_task(self._run())
         return self._task
 
     def freed(self) -> None:
-        """A job is not held any more."""
+        """Note that a job is no longer held."""
         self._freed.set()
 
     def pause(self) -> None:
-        """Take no more until `resume`; what was on its way is delivered still."""
+        """Take no more jobs until `resume`; jobs in flight are still delivered."""
         self._wanted.clear()
         self._unwanted.set()
 
@@ -93,7 +95,7 @@ class Source(ABC):
             self._wanted.set()
 
     async def stop(self) -> None:
-        """Take no more, and keep what was taken: whoever sends is told before the line is cut (fault 37)."""
+        """Take no more jobs, and keep those taken: the backend is told before the connection is cut (fault 37)."""
         self._stopping = True
         self.pause()
         if self._flowing and self._task is not None:
@@ -101,25 +103,25 @@ class Source(ABC):
         await self.cut()
 
     async def cut(self) -> None:
-        """Take no more, at once: whatever is on its way comes back after its lease."""
+        """Take no more jobs, at once: jobs in flight come back after their lease."""
         self._stopping = True
         if self._task is not None:
             await end(self._task)
 
-    # Coming back
+    # Reconnecting
 
     async def _run(self) -> None:
         while not self._is_stopping():
             await self._wanted.wait()
-            error = await self._flowed()
+            error = await self._run_flow()
             if error is not None and not self._unwanted.is_set():
                 self._link.down(self._queue, error)
                 self._feed.stats.reconnects += 1
                 self._failures += 1
                 await self._timing.sleep_ms(self._pause_ms())
 
-    async def _flowed(self) -> TenureError | None:
-        """Let jobs come until there is a reason to begin again, which is returned, or until no more are wanted."""
+    async def _run_flow(self) -> TenureError | None:
+        """Run the flow until an error ends it, which is returned, or until no more jobs are wanted."""
         self._flowing = True
         flow = asyncio.create_task(self._flow())
         try:
@@ -131,12 +133,12 @@ class Source(ABC):
             await end(flow)
 
     async def _leave(self, flow: asyncio.Task[None]) -> None:
-        """End a flow, and deliver what was on its way as far as it can be had in time."""
+        """End a flow, and deliver jobs in flight as far as they arrive within ``flush_ms``."""
         with suppress(TenureError, TimeoutError):
-            await within(self._timing, self._settings.flush_ms, self._take_leave(flow))
+            await within(self._timing, self._settings.flush_ms, self._finish_flow(flow))
         await end(flow)
         with suppress(TenureError, TimeoutError):
-            await within(self._timing, self._settings.flush_ms, self._after_cut())
+            await within(self._timing, self._settings.flush_ms, self._recover_cut())
 
     def _is_stopping(self) -> bool:
         return self._stopping
@@ -145,13 +147,16 @@ class Source(ABC):
         settings = self._settings
         return backoff_ms(self._failures, min_ms=settings.reconnect_min_ms, max_ms=settings.reconnect_max_ms)
 
-    async def _opened(self) -> None:
+    async def _report_open(self) -> None:
+        """Note that the backend answers."""
         self._failures = 0
         self._link.up(self._queue)
         await self._feed.on_open()
 
     async def _until_room(self, count: int) -> None:
-        """What an earlier flow brought may still be held: with it and with a full new one, memory stays bounded."""
+        """Wait until ``count`` more jobs may come. Jobs of an earlier flow may still be held; this bounds the memory of
+        both.
+        """
         while self._feed.room() < count:
             self._freed.clear()
             await self._freed.wait()
@@ -162,7 +167,7 @@ async def _ended(flow: asyncio.Task[None]) -> None:
 
 
 def _refusal(flow: asyncio.Task[None]) -> TenureError | None:
-    """The error that ended a flow, None where it ended by itself; anything but a TenureError is raised."""
+    """Return the error that ended a flow, None where it ended by itself. Raises anything but a TenureError."""
     try:
         flow.result()
     except TenureError as error:

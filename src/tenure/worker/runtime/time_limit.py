@@ -1,5 +1,5 @@
-"""Stops handlers that run too long. One sleeper serves all jobs of a task: their limit is the same, so the oldest of
-those that run is always the next to end, and a job costs an entry instead of a timer.
+"""`TimeLimit`: stop handlers that run too long. One sleeping task serves all jobs of a task: their limit is the same,
+so the oldest running job always expires next, and a job costs an entry instead of a timer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["TimeLimit"]
 
 
 class _Running:
-    """One handler under the limit, in the task that runs it."""
+    """One handler under the limit, and the asyncio task that runs it."""
 
     __slots__ = ("cancelling", "due_ms", "expired", "task")
 
@@ -26,7 +26,7 @@ class _Running:
 
 
 class TimeLimit:
-    """Lets each of many coroutines run for ``limit_ms``."""
+    """A limit of ``limit_ms`` for each of many coroutines."""
 
     def __init__(self, limit_ms: int, *, timing: Timing) -> None:
         self._limit_ms = limit_ms
@@ -35,9 +35,9 @@ class TimeLimit:
         self._watcher: asyncio.Task[None] | None = None
 
     async def run(self, work: Coroutine[Any, Any, object]) -> None:
-        """Await ``work`` in this task; once its time is up it is cancelled, and TimeoutError raised when it has ended.
+        """Await ``work`` in this task; after the limit, cancel it and raise TimeoutError once it has ended.
 
-        A cancellation that comes from elsewhere stays one. What ends in its own way all the same is not judged late.
+        A cancellation from elsewhere stays a cancellation. Work that catches the cancel and returns does not fail.
         """
         task = asyncio.current_task()
         assert task is not None
@@ -55,7 +55,7 @@ class TimeLimit:
             self._leave(entry)
 
     def _over(self, entry: _Running) -> bool:
-        """Take our own cancellation back; True where it was the only one."""
+        """Take our own cancellation back; return True where it was the only one."""
         if not entry.expired:
             return False
         entry.expired = False

@@ -1,4 +1,4 @@
-"""Time as the runtime sees it: an argument, so that a test can hold it in its hand."""
+"""`Timing`: the clock and the sleep of the runtime, injected so that a test can control them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _CANCEL_AGAIN_S: Final = 0.5
 
 
 class Timing(Protocol):
-    """What the runtime asks about time."""
+    """The clock and the sleep that the runtime uses."""
 
     def now_ms(self) -> int:
-        """Milliseconds that never go back, for durations."""
+        """Return milliseconds that never go back, for durations."""
         ...
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch, for cron."""
+        """Return milliseconds since the epoch, for cron."""
         ...
 
     async def sleep_ms(self, ms: float) -> None:
@@ -44,8 +44,8 @@ class SystemTiming:
 
 
 async def end(task: asyncio.Task[Any]) -> None:
-    """Cancel a task and return once it has ended. More than once: before Python 3.12 a library's ``wait_for`` may
-    swallow a cancellation that comes together with its answer.
+    """Cancel a task and return once it has ended. It is cancelled repeatedly: before Python 3.12 a library's
+    ``wait_for`` may swallow a cancellation that arrives together with its result.
     """
     while not task.done():
         task.cancel()
@@ -53,7 +53,7 @@ async def end(task: asyncio.Task[Any]) -> None:
 
 
 async def within(timing: Timing, ms: float, work: Coroutine[Any, Any, T]) -> T:
-    """What ``work`` returns; cancelled and TimeoutError once ``ms`` have passed without it."""
+    """Return the result of ``work``; after ``ms``, cancel it and raise TimeoutError."""
     task = asyncio.ensure_future(work)
     sleeper = asyncio.ensure_future(timing.sleep_ms(ms))
     try:
@@ -67,7 +67,7 @@ async def within(timing: Timing, ms: float, work: Coroutine[Any, Any, T]) -> T:
 
 
 async def unless(event: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
-    """Do ``work`` unless and until ``event`` is set; True where it was done. Raises what it raises."""
+    """Run ``work`` until ``event`` is set; return True where it finished. Raises what it raises."""
     task = asyncio.ensure_future(work)
     cut = asyncio.ensure_future(event.wait())
     try:

@@ -1,10 +1,10 @@
-"""The process that works at the queues of an app: all runners, the schedule, signals, and the end.
+"""`Worker`: the worker process of an app: its runners, its schedules, signals and the drain.
 
 start     run the startup hooks
-          declare each queue as soon as the broker lets us; then its runner, and its schedule where it has one
-SIGTERM   take no more, give back what was not begun, let running jobs finish; after `drain_ms` give back the rest
+          declare each queue as soon as the broker answers; then start its runner, and its schedule if it has one
+SIGTERM   take no more jobs, give back those not begun, let running ones finish; after `drain_ms` give back the rest
           then run the shutdown hooks
-again     give everything back at once
+again     give all jobs back at once
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tenure.backoff import backoff_ms
 from tenure.errors import Closed, Indeterminate, Invalid, Overloaded
 from tenure.worker.app import App
 from tenure.worker.backends.backend import Backend
-from tenure.worker.backends.open import Keeper, opened_keepers
+from tenure.worker.backends.open import OpenBackend, open_backends
 from tenure.worker.observing.status_page import LoopHealth, StatusPage
 from tenure.worker.periodic import OneSchedule, PeriodicLoop
 from tenure.worker.processes import importing
-from tenure.worker.processes.executors import places_for
+from tenure.worker.processes.executors import executor_for
 from tenure.worker.runtime.handler import Handler
 from tenure.worker.runtime.pace import Slots
 from tenure.worker.runtime.runner import Runner
@@ -41,7 +41,7 @@ log = logging.getLogger("tenure.worker")
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _NAMES_SHOWN_MAX: Final = 5
 _LEAVE_S: Final = 0.5
-"""How long what outlived the drain has to end; its jobs were given back."""
+"""How long tasks that outlived the drain have to end; their jobs were given back."""
 
 
 class Worker:
@@ -71,7 +71,7 @@ class Worker:
         self._push = push
         self._metrics_port = metrics_port
         self._metrics_host = metrics_host
-        self._sides: dict[str, Backend] = {}
+        self._backends: dict[str, Backend] = {}
         self._is_started = False
         unknown = sorted(set(queues or ()) - set(app.handlers))
         if unknown:
@@ -85,7 +85,7 @@ class Worker:
         self._hurry = asyncio.Event()
 
     def stop(self) -> None:
-        """Drain and end; asked a second time, at once."""
+        """Drain and end; a second call ends at once."""
         if self._stopping.is_set():
             self._hurry.set()
         self._stopping.set()
@@ -95,17 +95,17 @@ class Worker:
         at.
         """
         async with AsyncExitStack() as stack:
-            keepers = await stack.enter_async_context(opened_keepers(self.app, self._tasks, push=self._push))
+            opened = await stack.enter_async_context(open_backends(self.app, self._tasks, push=self._push))
             stack.push_async_callback(self._close_app)
             if self._metrics_port is not None:
                 stack.callback(self._page(self._metrics_port).close)
-            self._sides = {task.queue: side for keeper in keepers for task, side in keeper.posts}
-            if await self._started():
+            self._backends = {task.queue: backend for server in opened for task, backend in server.tasks}
+            if await self._start_up():
                 stack.push_async_callback(self._shut_down)
-                await self._work(keepers)
+                await self._work(opened)
 
-    async def _started(self) -> bool:
-        """Run the startup hooks; False where the worker was stopped meanwhile."""
+    async def _start_up(self) -> bool:
+        """Run the startup hooks; False where the worker was stopped before they ended."""
         self._is_started = await unless(self._stopping, self.app.hooks.start(self._timing, self._settings.startup_ms))
         return self._is_started
 
@@ -125,22 +125,22 @@ class Worker:
             return "draining"
         if not self._is_started:
             return "starting"
-        away = sorted(queue for queue, side in self._sides.items() if not side.link.is_up(queue))
+        away = sorted(queue for queue, backend in self._backends.items() if not backend.link.is_up(queue))
         if away:
             return f"no jobs come from {_some(away)}"
         unable = sorted(runner.queue for runner in self._runners if not runner.is_able)
         return f"no process starts for {_some(unable)}" if unable else None
 
     async def _shut_down(self) -> None:
-        """Run the shutdown hooks, unless somebody is in a hurry; the app can still put."""
+        """Run the shutdown hooks, until a second stop; the app can still put."""
         await unless(self._hurry, self.app.hooks.stop(self._timing, self._settings.shutdown_ms))
 
     async def _close_app(self) -> None:
-        """Send what handlers have put, in as long as the last verdicts may take, unless somebody is in a hurry."""
+        """Send the puts of handlers within ``flush_ms``, until a second stop."""
         await unless(self._hurry, self.app.close(deadline_ms=self._settings.flush_ms))
 
-    async def _work(self, keepers: Sequence[Keeper]) -> None:
-        serving = [asyncio.create_task(part) for keeper in keepers for part in self._parts(keeper)]
+    async def _work(self, opened: Sequence[OpenBackend]) -> None:
+        serving = [asyncio.create_task(part) for server in opened for part in self._parts(server)]
         try:
             await self._until_stopped(serving)
             log.info("stopping: running jobs may finish within %d ms", self._settings.drain_ms)
@@ -149,17 +149,17 @@ class Worker:
             await asyncio.gather(*(runner.drain(self._hurry) for runner in self._runners))
         log.info("stopped")
 
-    def _parts(self, keeper: Keeper) -> list[Coroutine[Any, Any, None]]:
-        """Everything there is to do with one keeper, each by itself: a task or a schedule whose queue cannot be had
-        keeps no other waiting. Schedules are kept also where another worker handles their jobs.
+    def _parts(self, server: OpenBackend) -> list[Coroutine[Any, Any, None]]:
+        """Return the work on one server, one coroutine per task or schedule: a queue that cannot be reached delays no
+        other. Schedules run also where another worker handles their jobs.
         """
-        schedules = self._schedules(keeper)
-        parts = [self._serve(task, side, schedules.pop(task.queue, None)) for task, side in keeper.posts]
+        schedules = self._schedules(server)
+        parts = [self._serve(task, backend, schedules.pop(task.queue, None)) for task, backend in server.tasks]
         return parts + [schedule.run() for schedule in schedules.values()]
 
-    def _schedules(self, keeper: Keeper) -> dict[str, PeriodicLoop]:
-        """A loop for each schedule of the app, by queue; only a broker keeps them."""
-        client = keeper.client
+    def _schedules(self, server: OpenBackend) -> dict[str, PeriodicLoop]:
+        """Return a loop for each schedule of the app, by queue; empty for a Redis."""
+        client = server.client
         if client is None:
             return {}
         return {
@@ -167,14 +167,13 @@ class Worker:
             for queue, periodic in self.app.periodics.items()
         }
 
-    async def _serve(self, task: Handler[Any], side: Backend, schedule: PeriodicLoop | None) -> None:
-        """Work at one task, as soon as its queue can be had.
+    async def _serve(self, task: Handler[Any], backend: Backend, schedule: PeriodicLoop | None) -> None:
+        """Run one task, as soon as its queue is declared.
 
-        None of the parts ends by itself: a fault of ours that ends one ends the worker, not in silence but with its
-        jobs given back.
+        No part ends by itself: a bug that ends one ends the worker, with its error raised and its jobs given back.
         """
-        await self._declare(task, side)
-        runner = self._runner(task, side)
+        await self._declare(task, backend)
+        runner = self._runner(task, backend)
         self._runners.append(runner)
         ticking = [] if schedule is None else [asyncio.create_task(schedule.run())]
         try:
@@ -184,32 +183,32 @@ class Worker:
         finally:
             await asyncio.gather(*map(end, ticking))
 
-    async def _declare(self, task: Handler[Any], side: Backend) -> None:
-        """Make the queue what it has to be, however long it takes to reach it."""
+    async def _declare(self, task: Handler[Any], backend: Backend) -> None:
+        """Declare the queue, and retry until the backend answers."""
         failures = 0
         while True:
             try:
-                return await side.declare()
+                return await backend.declare()
             except (Overloaded, Closed, Indeterminate) as error:
-                side.link.down(task.queue, error)
+                backend.link.down(task.queue, error)
             failures += 1
             min_ms, max_ms = self._settings.reconnect_min_ms, self._settings.reconnect_max_ms
             await self._timing.sleep_ms(backoff_ms(failures, min_ms=min_ms, max_ms=max_ms))
 
-    def _runner(self, task: Handler[Any], side: Backend) -> Runner:
+    def _runner(self, task: Handler[Any], backend: Backend) -> Runner:
         return Runner(
             task,
-            side=side,
+            backend=backend,
             timing=self._timing,
             settings=self._settings,
             stats=self.stats.queue(task.queue),
             slots=self._slots,
-            places=places_for(task, self.app, timing=self._timing, settings=self._settings),
+            executor=executor_for(task, self.app, timing=self._timing, settings=self._settings),
             middlewares=self.app.middlewares,
         )
 
     async def _until_stopped(self, serving: list[asyncio.Task[None]]) -> None:
-        """Until `stop`, or until something went wrong, which is raised."""
+        """Wait until `stop`, or until a part fails, whose error is raised."""
         stopping = asyncio.create_task(self._stopping.wait())
         try:
             done, _ = await asyncio.wait((stopping, *serving), return_when=asyncio.FIRST_COMPLETED)
@@ -220,7 +219,7 @@ class Worker:
 
 
 def _some(names: Sequence[str]) -> str:
-    """A few names, and how many more."""
+    """Format the first few names, and the count of the others."""
     more = len(names) - _NAMES_SHOWN_MAX
     return ", ".join(names[:_NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
 
@@ -236,7 +235,7 @@ def run_app(
     metrics_host: str = "127.0.0.1",
     settings: WorkerSettings | None = None,
 ) -> int:
-    """Be a worker process until SIGTERM or SIGINT; returns the exit code. Raises what `Worker` and its `run` raise."""
+    """Run a worker in this process until SIGTERM or SIGINT; returns the exit code. Raises what `Worker.run` raises."""
     if importing.in_child:
         raise Invalid('the module starts a worker when it is imported: say `if __name__ == "__main__":` before that')
     if drain_ms is not None:
@@ -266,7 +265,9 @@ def run_app(
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
-    """What asyncio.run does, but for its end: a handler that will not be cancelled must not keep a stopped worker."""
+    """Run as asyncio.run does, but end after ``_LEAVE_S``: a handler that ignores its cancel must not
+    keep the process.
+    """
     loop = uvloop.new_event_loop()
     try:
         loop.run_until_complete(work)

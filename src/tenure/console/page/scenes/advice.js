@@ -1,4 +1,4 @@
-// What to change about a queue's design, to what value, and why. Pure; the figures are those of design.js.
+// Advice on a queue's design: what to change, to what value, and why. Pure; the figures are those of design.js.
 
 import { duration, roundUp, short, whole } from "../format.js";
 import { DAY_S, figures, percent } from "./design.js";
@@ -10,7 +10,7 @@ const HOARD_MS = 1_000; // a job that waits this long in the hands of a busy wor
 const DELIVERIES = { usual: 5, max: 20 };
 const LEASE_MS = { min: 100, max: DAY_S * 1_000 };
 
-/** What to keep and what to change: `[{id, good, says, why, set}]`; `set` holds the knobs to turn, with their values. */
+/** Return what to keep and what to change: `[{id, good, says, why, set}]`; `set` holds the knobs to set, with their values. */
 export function advice(knobs) {
   const found = figures(knobs);
   return [workers, lease, prefetch, retries, sync].map((check) => check(knobs, found));
@@ -69,7 +69,7 @@ function retries({ maxDeliveries: most, deadLetter, arrivalPerS }, { failed, tri
   return change("retries", `The dead letter fills by ${short(deadPerDay)} jobs a day`, `${share}, and all ${most} fail for some. ${more}.`, wanted > most ? { maxDeliveries: wanted } : {});
 }
 
-/** How many deliveries leave less than one job a day to chance. */
+/** Return how many deliveries leave less than one job a day to chance. */
 function enough(arrivalPerS, failed) {
   const perDay = arrivalPerS * DAY_S;
   if (failed <= 0 || failed >= 1 || perDay <= 1) return DELIVERIES.usual;
@@ -86,7 +86,7 @@ function sync({ durability, syncMs, arrivalPerS }, { callers }) {
   return change("sync", `Fsync: one producer at a time is too slow`, `${one}, and ${rate(arrivalPerS)} come. A sync serves all who wait: let ${whole(callers)} produce at once, or put ${whole(callers)} records into each call.`);
 }
 
-/** 19.8/s, 404/s: finer than elsewhere, because what comes is compared with what can be done. */
+/** 19.8/s, 404/s: finer than elsewhere, because arrivals are compared with capacity. */
 function rate(value) {
   return `${value < 100 ? Number(value.toFixed(1)) : short(value)}/s`;
 }

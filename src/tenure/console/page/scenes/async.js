@@ -1,4 +1,4 @@
-// Scene 1. Who asks need not wait for the work, and the work need not be there when it is asked for.
+// Scene 1. The caller need not wait for the work, and the worker need not run when the work is put.
 
 import { arrow, box, cells, picture, text } from "./drawing.js";
 

@@ -6,7 +6,7 @@ import { topicPath } from "../api.js";
 import { advice } from "./advice.js";
 import { picture, text } from "./drawing.js";
 import { knobBoard } from "./knobs.js";
-import { labour } from "./labour.js";
+import { doJobs } from "./work.js";
 
 const JOBS = 10;
 const JOB_MS = 150;
@@ -42,7 +42,7 @@ export default {
       label: "Do some work",
       async run(world) {
         await world.produce(Array.from({ length: JOBS }, (_, i) => `job ${i + 1}`));
-        await Promise.all(["w1", "w2"].map((node) => labour(world, node, { jobMs: JOB_MS, leaseMs: 60_000 })));
+        await Promise.all(["w1", "w2"].map((node) => doJobs(world, node, { jobMs: JOB_MS, leaseMs: 60_000 })));
         await world.see({ ready: 0, in_flight: 0 });
         const { processing_ms: work } = await world.meters();
         return `Done. The broker has measured it: p50 ${duration(work.p50)}, p99 ${duration(work.p99)} from claim to ack.`;

@@ -1,4 +1,4 @@
-// The code of a scene: short listings in which the line that is carried out is marked while the scene plays.
+// The code pane of a scene: short listings in which the current line is marked while the scene plays.
 
 import { h, mark } from "../dom.js";
 
@@ -20,7 +20,7 @@ export function codePane(listings) {
   };
 }
 
-/** One line; what stands behind a # is a comment. */
+/** One line; the text after a # is a comment. */
 function lineOf(words) {
   const at = words.indexOf("#");
   const code = at < 0 ? words : words.slice(0, at);

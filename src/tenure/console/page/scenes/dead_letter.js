@@ -1,4 +1,4 @@
-// Scene 8. What the queue gives up on is put aside with its story, and has a way back.
+// Scene 8. A dead letter keeps its provenance, and can be redriven.
 
 import { arrow, cells, picture, text } from "./drawing.js";
 

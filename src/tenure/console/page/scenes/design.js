@@ -1,11 +1,11 @@
-// A queue's design as arithmetic: knobs in, figures out. Pure; advice.js says what they mean.
+// Compute the figures of a queue's design from its knobs. Pure; advice.js interprets them.
 
 import { whole } from "../format.js";
 
 const ROUND_TRIP_MS = 2; // between a worker and a broker near it
 export const DAY_S = 86_400;
 
-/** What a workload is described by, with values to start from. */
+/** The knobs of a workload, with their initial values. */
 export const KNOBS = {
   arrivalPerS: 20,
   processingMs: 200,
@@ -20,7 +20,7 @@ export const KNOBS = {
   syncMs: 5,
 };
 
-/** The figures that follow from the knobs. Rates are per second. */
+/** Return the figures that follow from the knobs. Rates are per second. */
 export function figures(knobs) {
   const { arrivalPerS, processingMs, workers, prefetch, maxDeliveries: most } = knobs;
   const failed = failing(knobs);
@@ -68,7 +68,7 @@ export function percent(share) {
   return `${whole(value)} %`;
 }
 
-/** Knobs from what the broker measured and was told; those that it does not know are left out. */
+/** Return the knobs from the broker's meters and config; unknown ones are left out. */
 export function measured({ meters, config, queue, nodes, now, syncMs }) {
   const found = { leaseMs: config.lease_ms, maxDeliveries: config.max_deliveries, deadLetter: config.dead_letter !== null, durability: config.durability, prefetch: 1 };
   if (nodes) found.workers = nodes;
@@ -80,7 +80,7 @@ export function measured({ meters, config, queue, nodes, now, syncMs }) {
   return found;
 }
 
-/** Three digits are what a measurement is worth. */
+/** Round a measurement to three digits. */
 function tidy(value) {
   return value >= 100 ? Math.round(value) : Number(value.toPrecision(3));
 }

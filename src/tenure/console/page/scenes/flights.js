@@ -1,5 +1,5 @@
-// What travels in a scene: jobs from the producer to the strip and on to a worker, acks and lost jobs back. A chip flies
-// over what is drawn and means nothing by itself; whoever wants no motion gets none.
+// Animated chips in a scene: jobs from the producer to the strip and on to a worker, acks and lost jobs back. A chip flies
+// over the drawing and has no meaning by itself; with reduced motion there are none.
 
 import { h } from "../dom.js";
 
@@ -12,7 +12,7 @@ export function flights(panel) {
   const layer = h("div", { class: "flights", "aria-hidden": "true" });
   panel.append(layer);
 
-  /** The middle of an element, as seen from the panel; null where it is not drawn. */
+  /** Return the middle of an element, relative to the panel; null where it is not drawn. */
   function place(element) {
     if (STILL.matches || !element?.isConnected) return null;
     const [one, ground] = [element.getBoundingClientRect(), layer.getBoundingClientRect()];

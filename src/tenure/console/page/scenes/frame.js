@@ -1,6 +1,6 @@
-// What stands around a scene: its words, its drawing, the buttons, the line that tells what just happened.
+// The frame of a scene: its words, its drawing, the buttons, and the line about the last step.
 
-import { h, mark, say, swap } from "../dom.js";
+import { h, mark, setText, swap } from "../dom.js";
 import { href } from "../router.js";
 import { codePane } from "./code.js";
 
@@ -44,9 +44,9 @@ export class Frame {
     );
   }
 
-  /** Without the scopes there is no queue to show: the words alone. */
-  onlyTell(why) {
-    this.tell(`${why} Scenes make queues of their own and remove them, so here are the words and the drawing only.`, { bad: true });
+  /** Show the words alone: without the scopes there is no queue to show. */
+  showWordsOnly(why) {
+    this.report(`${why} Scenes make queues of their own and remove them, so here are the words and the drawing only.`, { bad: true });
     this.told.after(h("ol", { class: "script" }, ...this.scene.steps.map(({ say: words }) => h("li", {}, words))));
     mark(this.lead, "class", "lead");
     this.controls.hidden = true;
@@ -56,18 +56,18 @@ export class Frame {
     if (aside) swap(this.panels, aside.element);
   }
 
-  tell(words, { bad = false } = {}) {
+  report(words, { bad = false } = {}) {
     mark(this.told, "class", bad ? "told bad" : "told");
-    say(this.told, words);
+    setText(this.told, words);
   }
 
   /** Show where the scene stands: `at` steps are done. */
   draw({ at, busy, failed, playing }) {
     const step = this.scene.steps[at];
     this.coming.hidden = !step || failed;
-    say(this.coming, step?.say ?? "");
-    say(this.next, step?.label ?? "Next");
-    say(this.play, playing ? "Pause" : "Play");
+    setText(this.coming, step?.say ?? "");
+    setText(this.next, step?.label ?? "Next");
+    setText(this.play, playing ? "Pause" : "Play");
     mark(this.next, "aria-disabled", busy ? "true" : null); // not `disabled`, which would take the focus away
     const had = this.next === document.activeElement || this.play === document.activeElement;
     this.next.hidden = this.play.hidden = !step || failed;

@@ -1,10 +1,10 @@
-// The meters of a queue side by side: what each shows now, what it is good for, and when it first warned.
+// The meters of a queue in a table: the value now, what it is for, and when it first warned.
 
-import { h, mark, say } from "../dom.js";
+import { h, mark, setText } from "../dom.js";
 import { duration, whole } from "../format.js";
 import { percent } from "./design.js";
 
-// What each is read from, and from where on somebody should be woken. The values suit a scene of a few seconds.
+// The source of each meter, and the limit of its alarm. The limits suit a scene of a few seconds.
 const METERS = [
   { key: "depth", label: "Depth", tells: "how much waits", read: ({ queue }) => queue.ready, show: whole, limit: 30 },
   { key: "oldest", label: "Oldest age", tells: "how long the head has waited: stands still, or moves", read: ({ queue }) => queue.oldest_ready_ms, show: duration, limit: 1_500 },
@@ -13,12 +13,12 @@ const METERS = [
   { key: "p99", label: "Processing, p99", tells: "how slow the slow jobs are; three times that is the lease", read: ({ meters }) => meters.processing_ms.p99 ?? 0, show: duration, limit: 2_000 },
 ];
 
-/** The share of deliveries that ended without an ack. */
+/** Return the share of deliveries that ended without an ack. */
 export function again({ claimed, released, expired }) {
   return claimed ? (released + expired) / claimed : 0;
 }
 
-/** The table; `take({queue, meters}, when)` shows a look and returns the keys of those that warn, `when` says at what. */
+/** The table; `take({queue, meters}, when)` shows a sample and returns the keys of the meters that warn; `when` labels it. */
 export function gauges() {
   const rows = METERS.map((meter) => row(meter));
   const head = ["", "now", "warns above", "warned"].map((words) => h("th", { scope: "col" }, words));
@@ -44,9 +44,9 @@ function row({ key, label, tells, read, show, limit }) {
       const found = read(look);
       const loud = found > limit;
       if (loud) first ??= when;
-      say(value, show(found));
+      setText(value, show(found));
       mark(element, "data-loud", loud ? "yes" : null);
-      say(warned, first ?? "–");
+      setText(warned, first ?? "–");
       return loud;
     },
   };

@@ -1,4 +1,4 @@
-// The fourteen scenes in their order, and what the one before has left open.
+// The fourteen scenes in their order, each with the question that the one before leaves open.
 
 export const SCENES = [
   { id: "async", title: "Why asynchronous", line: "Do it later, and the one who asks need not wait.", load: () => import("./async.js") },

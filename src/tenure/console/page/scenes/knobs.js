@@ -1,7 +1,7 @@
-// The design canvas: knobs on the left, what follows from them on the right. Values are typed, or measured of a queue.
+// The design canvas: knobs on the left, figures and advice on the right. Values are typed, or measured from a queue.
 
 import { call, topicPath } from "../api.js";
-import { h, say, swap } from "../dom.js";
+import { h, setText, swap } from "../dom.js";
 import { duration, perSecond, short, whole } from "../format.js";
 import { isScratch } from "../scratch.js";
 import { advice } from "./advice.js";
@@ -23,7 +23,7 @@ const FIELDS = [
   ["syncMs", "A sync of the disk", "ms", 0.01, 10_000, "any"],
 ];
 
-/** The canvas; `fill(topic)` takes what was measured of a queue, `put(knobs)` turns knobs, `take()` reads them. */
+/** The canvas; `fill(topic)` takes the measured values of a queue, `put(knobs)` sets knobs, `take()` reads them. */
 export function knobBoard() {
   const inputs = new Map(FIELDS.map((field) => [field[0], input(field)]));
   const durability = h("select", { id: "knob-durability" }, ...["memory", "disk", "fsync"].map((name) => h("option", { value: name }, name)));
@@ -53,7 +53,7 @@ export function knobBoard() {
     draw();
   }
 
-  /** The knobs as they stand; null while one of them is no number within its bounds. */
+  /** Return the knobs; null while one of them is not a number within its bounds. */
   function take() {
     if (!form.checkValidity()) return null;
     const numbers = [...inputs].map(([name, field]) => [name, Number(field.value)]);
@@ -70,23 +70,23 @@ export function knobBoard() {
   }
 
   async function fill(topic, name = topic) {
-    if (topic === "") return say(note, "");
+    if (topic === "") return setText(note, "");
     try {
       const found = measured(await look(topic));
       if (source.value !== topic) source.append(h("option", { value: topic, selected: true }, name));
       put(found);
-      say(note, about(found));
+      setText(note, about(found));
     } catch (error) {
-      say(note, error.message);
+      setText(note, error.message);
     }
   }
 
   put(KNOBS);
-  offer(source).catch((error) => say(note, error.message));
+  offer(source).catch((error) => setText(note, error.message));
   return { element, fill, put, take };
 }
 
-/** What the measured values do and do not say. */
+/** Describe what the measured values do and do not show. */
 function about({ processingMs, workers }) {
   const typed = [processingMs === undefined && "nothing was acked yet: the processing time", workers === undefined && "nobody holds a job now: the number of workers"];
   const words = typed.filter(Boolean).map((words) => ` As typed, since ${words}.`).join("");
@@ -128,7 +128,7 @@ async function offer(source) {
   source.append(...topics.filter(({ topic, type }) => type === "queue" && !isScratch(topic)).map(({ topic }) => h("option", { value: topic }, topic)));
 }
 
-/** What the broker knows of a queue. */
+/** Read what the broker knows of a queue. */
 async function look(topic) {
   const [meters, strip, { metrics }] = await Promise.all([
     call("GET", topicPath(topic, "/meters")),

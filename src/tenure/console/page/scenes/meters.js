@@ -1,10 +1,10 @@
-// Scene 13. A small storm, five meters, and which of them would have woken somebody.
+// Scene 13. A small burst, five meters, and which of them would have raised an alarm.
 
 import { duration, whole } from "../format.js";
 import { percent } from "./design.js";
 import { picture, text } from "./drawing.js";
 import { again, gauges } from "./gauges.js";
-import { labour } from "./labour.js";
+import { doJobs } from "./work.js";
 import { s } from "../dom.js";
 
 const CALM_JOBS = 12;
@@ -41,7 +41,7 @@ export default {
       label: "A calm day",
       async run(world) {
         await world.produce(jobs(CALM_JOBS));
-        await Promise.all(["w1", "w2"].map((node) => labour(world, node, { jobMs: 30 })));
+        await Promise.all(["w1", "w2"].map((node) => doJobs(world, node, { jobMs: 30 })));
         await world.see({ ready: 0, in_flight: 0 });
         const { meters } = await look(world, "on a calm day");
         world.kept.p99 = meters.processing_ms.p99;
@@ -92,7 +92,7 @@ export default {
       say: "The workers are back.",
       label: "Clear up",
       async run(world) {
-        await Promise.all(["w1", "w2"].map((node) => labour(world, node, { max: 5, jobMs: 5 })));
+        await Promise.all(["w1", "w2"].map((node) => doJobs(world, node, { max: 5, jobMs: 5 })));
         await world.see({ ready: 0, in_flight: 0 });
         const { meters } = await look(world, "at the end");
         return `Empty again. Only now the time in queue says it: 1 in 100 jobs waited ${duration(meters.in_queue_ms.p99)} or more. It is a number for the report, not for the alarm.`;
@@ -107,7 +107,7 @@ function jobs(count) {
   return Array.from({ length: count }, (_, i) => `job ${i + 1}`);
 }
 
-/** Look at all the meters at once, show them, and say which are loud. */
+/** Read all meters at once, show them, and return those that warn. */
 async function look(world, when) {
   const found = { queue: await world.counts(), meters: await world.meters() };
   return { ...found, loud: world.kept.board.take(found, when) };

@@ -1,7 +1,7 @@
 // Scene 11. One worker keeps the order, three do not; a queue for each key gives both.
 
 import { box, cells, picture, text } from "./drawing.js";
-import { labour } from "./labour.js";
+import { doJobs } from "./work.js";
 
 const STEPS = ["opened", "paid", "closed"];
 const KEYS = ["ada", "ben"];
@@ -36,7 +36,7 @@ export default {
       async run(world) {
         await world.produce([1, 2, 3, 4, 5, 6]);
         await world.see({ ready: 6 });
-        const done = await labour(world, "w1", { jobMs: 60 });
+        const done = await doJobs(world, "w1", { jobMs: 60 });
         world.must(done.join() === "1,2,3,4,5,6", `done in the order ${done.join(", ")}`);
         await world.see({ ready: 0, in_flight: 0 });
         return `Done in the order ${done.join(", ")}, as they came. Each waited for all before it.`;
@@ -51,7 +51,7 @@ export default {
         await world.see({ ready: 5, in_flight: 1 });
         const done = [];
         const onDone = (job) => done.push(job.data);
-        await Promise.all(["w2", "w3"].map((node) => labour(world, node, { jobMs: 120, onDone })));
+        await Promise.all(["w2", "w3"].map((node) => doJobs(world, node, { jobMs: 120, onDone })));
         await world.ack("w1", long);
         done.push(long.data);
         world.must(done.length === 6 && done.at(-1) === 1, `done in the order ${done.join(", ")}`);
@@ -77,7 +77,7 @@ export default {
       label: "Work by account",
       async run(world) {
         const all = [];
-        const work = (key) => labour(world, `for ${key}`, { on: key, jobMs: 150, onDone: (job) => all.push(`${key} ${job.data}`) });
+        const work = (key) => doJobs(world, `for ${key}`, { on: key, jobMs: 150, onDone: (job) => all.push(`${key} ${job.data}`) });
         const found = await Promise.all(KEYS.map(work));
         for (const moves of found) world.must(moves.join() === STEPS.join(), `done in the order ${moves.join(", ")}`);
         for (const key of KEYS) await world.see({ ready: 0, in_flight: 0 }, { on: key });

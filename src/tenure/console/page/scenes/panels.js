@@ -1,6 +1,6 @@
-// A topic of a scene as it is drawn: a queue as the strip, a log with its readers, dead letters.
+// The panels of a scene, one per topic: a queue as the strip, a log with its readers, dead letters.
 
-import { h, keyed, say, swap } from "../dom.js";
+import { h, keyed, setText, swap } from "../dom.js";
 import { hueOf } from "../ids.js";
 import { nameOf } from "../widgets/cell.js";
 import { jobPanel } from "../widgets/job.js";
@@ -17,7 +17,7 @@ const STATES = { ready: "available", in_flight: "in flight", delayed: "delayed",
 export function queuePanel(label, { store, actors, producer: has }) {
   const lane = strip({ onOpen: (seq) => job.open(seq) });
   const job = jobPanel(store.topic, { actions: () => [], onClose: () => job.close(), now: () => store.now() });
-  const off = (deed, words) => h("button", { type: "button", disabled: true }, words); // in a scene the steps act
+  const off = (action, words) => h("button", { type: "button", disabled: true }, words); // in a scene the steps act
   const crew = workers({ onAct: () => {}, onOpen: (seq) => job.open(seq), button: off });
   const shelf = parkedShelf({ onOpen: (seq) => job.open(seq) });
   const graves = graveyard();
@@ -38,16 +38,16 @@ export function queuePanel(label, { store, actors, producer: has }) {
   let drawn = 0;
   return {
     element,
-    /** Show that the broker turned an ack down: `{node, seq, words}`; null takes it away. */
+    /** Show that the broker refused an ack: `{node, seq, words}`; null removes it. */
     refused(found) {
       refusal.hidden = found === null;
-      say(refusal, found?.words ?? "");
+      setText(refusal, found?.words ?? "");
       if (found !== null) travels.refused(found.node, found.seq);
     },
     draw() {
       const { state } = store;
       status.hidden = store.status === "live" || store.status === "connecting";
-      say(status, store.status === "gone" ? "The scratch queue is not there any more: start over." : "The connection is lost; trying again …");
+      setText(status, store.status === "gone" ? "The scratch queue is not there any more: start over." : "The connection is lost; trying again …");
       if (state === null) return;
       const now = store.now();
       travels.beforeDraw(state);
@@ -57,7 +57,7 @@ export function queuePanel(label, { store, actors, producer: has }) {
       crew.draw(state, actors, now);
       graves.draw(actors.graves);
       travels.afterDraw(actors);
-      say(counts, countWords(state.counts, actors.graves.length));
+      setText(counts, countWords(state.counts, actors.graves.length));
     },
     tick() {
       if (store.state === null) return;
@@ -73,7 +73,7 @@ function countWords(counts, lost) {
   return [...words, [lost, "lost"]].filter(([count]) => count).map(([count, state]) => `${count} ${state}`).join(" · ") || "empty";
 }
 
-/** Jobs that auto-ack deleted and that nobody did: the broker has no trace of them. */
+/** Jobs that auto-ack deleted and no worker did: the broker has no trace of them. */
 function graveyard() {
   const words = h("h3", {});
   const lane = h("div", { class: "lane flow", role: "list", "aria-label": "Lost jobs" });
@@ -84,7 +84,7 @@ function graveyard() {
     element,
     draw(graves) {
       element.hidden = graves.length === 0;
-      say(words, `${graves.length} lost: deleted by the broker, done by nobody`);
+      setText(words, `${graves.length} lost: deleted by the broker, done by nobody`);
       keyed(lane, known, graves, { key: ({ seq }) => seq, make, update() {} });
     },
   };

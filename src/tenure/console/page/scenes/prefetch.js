@@ -2,7 +2,7 @@
 
 import { duration } from "../format.js";
 import { box, cells, picture, text } from "./drawing.js";
-import { labour, timed } from "./labour.js";
+import { doJobs, timed } from "./work.js";
 
 const JOBS = 8;
 const SLOW_MS = 250;
@@ -75,7 +75,7 @@ export default {
       label: "Take one at a time",
       async run(world) {
         const [ms, [slow, fast]] = await timed(() =>
-          Promise.all([labour(world, "w1", { on: "fair", jobMs: SLOW_MS }), labour(world, "w2", { on: "fair", jobMs: FAST_MS })]),
+          Promise.all([doJobs(world, "w1", { on: "fair", jobMs: SLOW_MS }), doJobs(world, "w2", { on: "fair", jobMs: FAST_MS })]),
         );
         world.must(slow.length + fast.length === JOBS && fast.length > 0, `w1 did ${slow.length}, w2 ${fast.length}`);
         await world.see({ ready: 0, in_flight: 0 }, { on: "fair" });

@@ -1,6 +1,6 @@
-// The lease against the work it must cover, on one ruler: mean, p99, three times the p99, and where the lease ends.
+// The lease and the work that it must cover, on one scale: mean, p99, three times the p99, and the end of the lease.
 
-import { mark, s, say } from "../dom.js";
+import { mark, s, setText } from "../dom.js";
 import { duration } from "../format.js";
 
 const WIDTH = 320;
@@ -26,7 +26,7 @@ export function ruler() {
     mark(line, "x2", at.toFixed(1));
     mark(label, "x", at.toFixed(1));
     mark(label, "text-anchor", at > WIDTH * 0.75 ? "end" : at < WIDTH * 0.25 ? "start" : "middle");
-    say(label, `the lease ends: ${duration(leaseMs)}`);
+    setText(label, `the lease ends: ${duration(leaseMs)}`);
     mark(element, "aria-label", `Mean ${duration(processingMs)}, p99 in hand ${duration(heldMs)}, three times that ${duration(3 * heldMs)}; the lease is ${duration(leaseMs)}`);
   }
   return { element, draw };
@@ -40,7 +40,7 @@ function row(name, i) {
     draw(x, ms, within) {
       mark(bar, "width", Math.max(2, x - LEFT).toFixed(1));
       mark(bar, "class", within ? "span within" : "span beyond");
-      say(words, `${name} ${duration(ms)}`);
+      setText(words, `${name} ${duration(ms)}`);
     },
   };
 }

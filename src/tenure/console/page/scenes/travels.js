@@ -1,10 +1,10 @@
-// What is seen to travel between two drawings of a queue: jobs from the producer to the strip and on to a worker, acks and
-// jobs back. It is read off the cells, which are right however they came to be known, by rows or by a look.
+// Animate jobs between two drawings of a queue: from the producer to the strip and on to a worker, acks and jobs back. The
+// changes are computed from the cells, which are right whether they come from rows or from a snapshot.
 
 import { flights } from "./flights.js";
 
 const CELLS_MAX = 60; // a longer strip is not followed cell by cell
-const CHANGES_MAX = 6; // at once; above that nothing is seen to travel
+const CHANGES_MAX = 6; // at once; above that nothing is animated
 
 /** Travels over a panel; `cellOf(seq)` and `workerOf(node)` find elements of it, `producer` and `graves` are two. */
 export class Travels {
@@ -12,7 +12,7 @@ export class Travels {
   #dead = 0;
   #changes = [];
   #workers = new Map(); // node → where its card was last: a worker that crashed is drawn no longer
-  #vanished = new Map(); // seq → where a job was that left while nobody held it
+  #vanished = new Map(); // seq → the place of a job that left while no worker held it
   #handed = new Set(); // `node seq` of what was handed out with auto-ack
   #lost = 0;
 
@@ -21,7 +21,7 @@ export class Travels {
     Object.assign(this, { cellOf, workerOf, producer, graves });
   }
 
-  /** Keep the places that the drawing will take away. */
+  /** Record the places of elements that the drawing will remove. */
   beforeDraw(state) {
     const now = state.cells.size > CELLS_MAX ? null : new Map([...state.cells.values()].map(({ seq, state: at, node, lease }) => [seq, { state: at, node, lease }]));
     const found = now === null || this.#before === null ? [] : changes(this.#before, now);
@@ -57,7 +57,7 @@ export class Travels {
       }
   }
 
-  /** An ack that the broker turns down goes there and comes back. */
+  /** Animate an ack that the broker refuses: there and back. */
   refused(node, seq) {
     this.#fly(this.#worker(node), this.#cell(seq), { words: `ack #${seq}`, kind: "bad", turns: true });
   }
@@ -78,7 +78,7 @@ export class Travels {
   }
 }
 
-/** What changed: `{seq, from, to}`, either null where there was or is no such job. */
+/** Return the changes: `{seq, from, to}`, either null where there was or is no such job. */
 function changes(before, now) {
   const found = [];
   for (const [seq, from] of before) {

@@ -65,7 +65,7 @@ export default {
       async run(world) {
         await world.extend("w1", world.kept.first, LAST_SIGN_MS);
         await world.see({ ready: 1, in_flight: 0 });
-        world.actors.photos.dismiss("w1"); // nobody hears of it any more
+        world.actors.photos.dismiss("w1"); // it does not report any more
         const { history, deliveries } = await world.job(1);
         world.must(history.at(-1)?.end === "expired", `the lease of #1 ended by ${history.at(-1)?.end}`);
         return `Two seconds later #1 is bright again: the lease ran out by itself. Nobody asked for it, and it counts as delivery ${deliveries}.`;

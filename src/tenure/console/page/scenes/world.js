@@ -1,8 +1,8 @@
-// What a scene can do to its scratch topics, and how it checks what came of it. Every deed is a call to the broker.
+// `World`: the actions of a scene on its scratch topics, and its checks. Every action is a call to the broker.
 
 import { Actors } from "../actors.js";
 import { call, topicPath } from "../api.js";
-import * as deeds from "../deeds.js";
+import * as actions from "../actions.js";
 import { configure } from "../scratch.js";
 
 const POLL_MS = 80;
@@ -10,7 +10,7 @@ const PATIENCE_MS = 8_000;
 const LINE_MS = 320;
 const STILL = matchMedia("(prefers-reduced-motion: reduce)");
 
-/** The broker did something else than the scene promised. */
+/** The broker did not do what the scene promised. */
 export class Unmet extends Error {}
 
 export class World {
@@ -19,7 +19,7 @@ export class World {
     this.names = names;
     this.stores = stores;
     this.signal = signal;
-    this.main = Object.keys(names)[0]; // where a deed goes that names no topic
+    this.main = Object.keys(names)[0]; // the topic of an action that names none
     this.readers = {}; // name → the seq up to which it has read: drawn under a log
     this.kept = {}; // for a scene's own notes from one step to the next
     this.onLine = onLine;
@@ -28,7 +28,7 @@ export class World {
     this.actors = Object.fromEntries(Object.entries(names).map(([key, name]) => [key, new Actors(name, { onChange, onEnd })]));
   }
 
-  // Deeds. `on` is the key of a topic; a job is what claim returned: `{$seq, lease_id, deadline, deliveries, data}`.
+  // Actions. `on` is the key of a topic; a job is what claim returned: `{$seq, lease_id, deadline, deliveries, data}`.
 
   /** Append payloads (any JSON); returns their seqs. `fields` go into every record: `{tag, delay_ms, …}`. */
   async produce(payloads, { on = this.main, ...fields } = {}) {
@@ -43,28 +43,28 @@ export class World {
 
   /** `{acked, …}`, and so for the other two. Their leases are named, so a lease that was lost settles nothing. */
   ack(node, jobs, { on = this.main } = {}) {
-    return deeds.ack(this.names[on], node, leased(jobs));
+    return actions.ack(this.names[on], node, leased(jobs));
   }
 
-  /** Ack jobs that somebody else holds, strictly. Shows how the broker refuses it, and returns the error. */
+  /** Ack jobs that another worker holds, strictly. Shows how the broker refuses it, and returns the error. */
   async ackOfAnother(node, job, { on = this.main } = {}) {
     const strict = { seqs: [job.$seq], strict: true };
-    const error = await deeds.ack(this.names[on], node, strict).then(() => null, (raised) => raised);
+    const error = await actions.ack(this.names[on], node, strict).then(() => null, (raised) => raised);
     if (error !== null) this.onRefused(on, { node, seq: job.$seq, words: `✕ ${node}: ack #${job.$seq} → ${error.status} ${error.code}` });
     return error;
   }
 
-  /** Take away what was shown of a refusal. */
+  /** Remove the picture of a refusal. */
   forgetRefusal({ on = this.main } = {}) {
     this.onRefused(on, null);
   }
 
   nack(node, jobs, { on = this.main, ...options } = {}) {
-    return deeds.nack(this.names[on], node, leased(jobs), options);
+    return actions.nack(this.names[on], node, leased(jobs), options);
   }
 
   extend(node, jobs, leaseMs, { on = this.main } = {}) {
-    return deeds.extend(this.names[on], node, leased(jobs), leaseMs);
+    return actions.extend(this.names[on], node, leased(jobs), leaseMs);
   }
 
   /** Open a work stream. A browser keeps six connections to a server and each strip has one: two streams at most. */
@@ -79,7 +79,7 @@ export class World {
     return lost;
   }
 
-  /** Send workers of the page home that hold nothing, so that they are drawn no longer. */
+  /** Dismiss workers of the page that hold nothing, so that they are not drawn any more. */
   dismiss(...nodes) {
     for (const actors of Object.values(this.actors)) nodes.forEach((node) => actors.dismiss(node));
   }
@@ -90,7 +90,7 @@ export class World {
   }
 
   redrive(on, seqs) {
-    return deeds.redrive(this.names[on], seqs);
+    return actions.redrive(this.names[on], seqs);
   }
 
   /** Copy what is appended to one topic to another; goes away with either. */
@@ -99,9 +99,9 @@ export class World {
     return this.call("PUT", `v0/routers/${encodeURIComponent(`${router.source}.${to}`)}`, router);
   }
 
-  // Looking. All of it asks the broker, not the page.
+  // Reads, from the broker and not from the page
 
-  /** Records behind a seq, which stay where they are. */
+  /** Return the records after a seq; reading does not remove them. */
   async read(on, { from = 0, limit = 100 } = {}) {
     return (await this.call("POST", topicPath(this.names[on], "/diff"), { from_seq: from, limit, include_tags: true })).records;
   }
@@ -127,7 +127,7 @@ export class World {
     return call(method, path, body, { signal: this.signal });
   }
 
-  // Showing
+  // The code pane
 
   /** Mark lines of a listing one after the other, with time to see each; the last one stays marked. */
   async line(name, ...lines) {
@@ -137,14 +137,14 @@ export class World {
     }
   }
 
-  // Checking
+  // Checks
 
-  /** The scene stops here, and says so, unless this is so. */
+  /** Stop the scene with a message unless the condition holds. */
   must(condition, words) {
     if (!condition) throw new Unmet(words);
   }
 
-  /** Wait until a look gives something; `words` say what was waited for. */
+  /** Wait until a read returns a value; `words` name what is waited for. */
   async until(words, look, { ms = PATIENCE_MS } = {}) {
     const end = performance.now() + ms;
     for (;;) {
@@ -169,7 +169,7 @@ export class World {
     return this.until(`Waiting for ${words}`, look, { ms });
   }
 
-  /** Let somebody look. Never decides anything. */
+  /** Pause for the viewer. Never decides anything. */
   pause(ms) {
     this.signal.throwIfAborted();
     return new Promise((resume) => setTimeout(resume, ms));

@@ -1,14 +1,14 @@
-// The course: fourteen cards, or one scene on the stage.
+// The view of the course: fourteen cards, or one scene.
 
 import { h } from "../dom.js";
 import { href } from "../router.js";
 import { SCENES } from "../scenes/index.js";
-import { stage } from "../scenes/stage.js";
+import { playScene } from "../scenes/player.js";
 import { sweep, whyNoScratch } from "../scratch.js";
 
 const DONE = "tenure.course";
 
-/** Show the cards or the scene that the address names; returns how to leave. */
+/** Show the cards or the scene that the address names; returns a function that leaves it. */
 export function show(outlet, [id]) {
   const at = SCENES.findIndex((scene) => scene.id === id);
   return at < 0 ? showCards(outlet) : showScene(outlet, at);
@@ -55,7 +55,7 @@ function showScene(outlet, at) {
   const about = { ...SCENES[at], number: at + 1, of: SCENES.length, next: SCENES[at + 1] };
   SCENES[at].load().then(
     (module) => {
-      if (!left) leave = stage(outlet, module.default, { about, onDone: () => keepDone(about.id) });
+      if (!left) leave = playScene(outlet, module.default, { about, onDone: () => keepDone(about.id) });
     },
     () => outlet.append(h("p", { class: "empty" }, "This scene could not be loaded. Reload the page.")),
   );

@@ -1,7 +1,7 @@
-// Asking for a key, where the server wants one.
+// The form for a key, where the server requires one.
 
 import { keepKey, keyOf, keyProblem } from "../api.js";
-import { h, say, swap } from "../dom.js";
+import { h, setText, swap } from "../dom.js";
 
 /** Show the form; resolves once a key was given. */
 export function askForKey(outlet, error) {
@@ -18,7 +18,7 @@ export function askForKey(outlet, error) {
     const said = h("p", { class: "bad", role: "alert", hidden: true });
     const refuse = (words) => {
       said.hidden = false;
-      say(said, words);
+      setText(said, words);
       field.select();
     };
     swap(

@@ -1,8 +1,8 @@
-// One queue, live: the strip, its dead letters, its workers, what can be done and what was measured.
+// The view of one queue, live: the strip, dead letters, workers, forms and meters.
 
 import { Actors } from "../actors.js";
-import * as deeds from "../deeds.js";
-import { h, mark, say } from "../dom.js";
+import * as actions from "../actions.js";
+import { h, mark, setText } from "../dom.js";
 import { covers } from "../fold.js";
 import { whole } from "../format.js";
 import { nameProblem } from "../names.js";
@@ -19,7 +19,7 @@ import { letters } from "../widgets/letters.js";
 import { parkedShelf } from "../widgets/parked.js";
 import { plots } from "../widgets/plots.js";
 import { strip } from "../widgets/strip.js";
-import { tell, toast } from "../widgets/toast.js";
+import { runAndToast, toast } from "../widgets/toast.js";
 import { names, workers } from "../widgets/workers.js";
 import { drawAlarms } from "../widgets/alarms.js";
 
@@ -29,7 +29,7 @@ const CALM_ROWS = 60; // rows between two drawings above which nothing is animat
 const AGES_KEPT = 60;
 const STATUS = { connecting: "connecting …", live: "live", lost: "connection lost, trying again …", gone: "this queue is not there", deleted: "deleted", refused: "refused" };
 
-/** Show one queue; returns how to leave. */
+/** Show one queue; returns a function that leaves it. */
 export function show(outlet, [topic = ""]) {
   const problem = nameProblem(topic);
   if (problem !== null) {
@@ -62,11 +62,11 @@ class QueueView {
     this.counts = counts();
     this.strip = strip({ onOpen: open });
     this.letters = letters(this.topic);
-    const unpark = h("button", { type: "button", ...deeds.guarded("redrive", this.topic, "Put every parked job back to work"), on: { click: () => this.unparkAll() } }, "Redrive parked");
+    const unpark = h("button", { type: "button", ...actions.guarded("redrive", this.topic, "Put every parked job back to work"), on: { click: () => this.unparkAll() } }, "Redrive parked");
     this.parked = parkedShelf({ onOpen: open, button: unpark });
-    const button = (deed, label, run, kind = "") =>
-      h("button", { type: "button", class: kind, ...deeds.guarded(deed, this.topic), on: { click: run } }, label);
-    this.workers = workers({ onAct: (deed, worker) => this.act(deed, worker), onOpen: open, button });
+    const button = (action, label, run, kind = "") =>
+      h("button", { type: "button", class: kind, ...actions.guarded(action, this.topic), on: { click: run } }, label);
+    this.workers = workers({ onAct: (action, worker) => this.act(action, worker), onOpen: open, button });
     this.button = button;
     this.actForms = act(this.topic, this.actors);
     this.plots = plots(this.topic, { onMeters: (meters) => (this.meters = meters) });
@@ -137,7 +137,7 @@ class QueueView {
   drawNow() {
     const { store } = this;
     const status = store.status === "gone" && store.state !== null ? "deleted" : store.status;
-    say(this.status, status === "refused" ? store.error.message : STATUS[status]);
+    setText(this.status, status === "refused" ? store.error.message : STATUS[status]);
     mark(this.status, "data-status", store.status);
     for (const part of this.element.children) if (part !== this.element.firstChild) part.inert = status === "deleted";
     if (store.state === null || status === "deleted") return;
@@ -156,7 +156,7 @@ class QueueView {
     }
   }
 
-  /** The dead letters are read when there is another topic for them, or another number of them. */
+  /** Read the dead letters when their topic or their number changed. */
   loadLetters({ config, counts: { dead_lettered: count } }) {
     const name = config.dead_letter;
     if (this.dead.name === name && this.dead.count === count) return;
@@ -175,7 +175,7 @@ class QueueView {
     try {
       await this.plots.load();
     } catch {
-      return; // the stream tells that the server is away
+      return; // the stream reports that the server is away
     }
     const { state } = this.store;
     if (state === null || this.store.status === "gone") return;
@@ -185,7 +185,7 @@ class QueueView {
     drawAlarms(this.alarms, warnings({ queue, meters: this.meters, config: state.config, ages: this.ages }));
   }
 
-  // Acting
+  // Actions
 
   openJob(seq) {
     this.job.open(seq);
@@ -200,10 +200,10 @@ class QueueView {
   jobActions(job) {
     const one = { node: job.node, held: 1, what: [{ seqs: [job.$seq], lease_ids: [job.lease_id] }], own: this.actors.isOwn(job.node) };
     if (job.state === "in_flight")
-      return ["ack", "nack", "extend"].map((deed) => this.button(deed, { ack: "Ack", nack: "Nack", extend: "Extend" }[deed], () => this.act(deed, one)));
+      return ["ack", "nack", "extend"].map((action) => this.button(action, { ack: "Ack", nack: "Nack", extend: "Extend" }[action], () => this.act(action, one)));
     const erase = this.button("remove", "Delete", () => this.erase(job.$seq), "danger quiet");
     if (job.state !== "parked") return [erase];
-    const back = async () => tell(() => deeds.redrive(this.topic, [job.$seq]), "Back to work");
+    const back = async () => runAndToast(() => actions.redrive(this.topic, [job.$seq]), "Back to work");
     return [this.button("redrive", "Redrive", back), erase];
   }
 
@@ -214,35 +214,35 @@ class QueueView {
     const copies = strategy === "block_and_dlq" && dead ? ` Their copies in ${dead} are removed with it.` : "";
     const words = `Workers take them at once, with their deliveries counted from the start.${copies} Where the cause is not gone, they will be parked again.`;
     if (!(await confirmed(`Redrive ${whole(parked)} parked ${parked === 1 ? "job" : "jobs"}?`, words, "Redrive", "primary"))) return;
-    await tell(() => deeds.redriveAll(this.topic, parked), ({ redriven }) => `${whole(redriven)} back to work`);
+    await runAndToast(() => actions.redriveAll(this.topic, parked), ({ redriven }) => `${whole(redriven)} back to work`);
     this.store.look();
     this.letters.load(dead);
   }
 
   async erase(seq) {
     if (!(await confirmed(`Delete job #${seq}?`, "It will be gone for good, and nobody will work on it.", "Delete"))) return;
-    await tell(() => deeds.remove(this.topic, [seq]), `#${seq} is deleted`);
+    await runAndToast(() => actions.remove(this.topic, [seq]), `#${seq} is deleted`);
     this.store.look();
     this.job.refresh();
   }
 
-  /** Do something in a worker's place. Where the worker is somebody else's, ask first: it takes work from it. */
-  async act(deed, worker) {
-    if (deed === "crash") return this.crash(worker);
-    if (deed === "finish") return this.actors.finish(worker.node);
-    if (deed === "dismiss") return this.actors.dismiss(worker.node);
+  /** Act for a worker. Where the worker is not this page's, ask first: the action takes work from it. */
+  async act(action, worker) {
+    if (action === "crash") return this.crash(worker);
+    if (action === "finish") return this.actors.finish(worker.node);
+    if (action === "dismiss") return this.actors.dismiss(worker.node);
     const what = worker.what ?? worker.leases.map((lease) => ({ lease_id: lease }));
-    if (deed === "nack") return this.nack(worker, what);
-    if (!worker.own && deed === "ack") {
+    if (action === "nack") return this.nack(worker, what);
+    if (!worker.own && action === "ack") {
       const words = `${worker.node} is not a worker of this page. An ack deletes the job, whether or not the work was done.`;
       if (!(await confirmed(`Ack for ${worker.node}?`, words, "Ack"))) return;
     }
-    if (deed === "ack") await this.settle(worker, what, (one) => deeds.ack(this.topic, worker.node, one), "acked");
-    else await this.settle(worker, what, (one) => deeds.extend(this.topic, worker.node, one, this.store.state.config.lease_ms), "extended");
+    if (action === "ack") await this.settle(worker, what, (one) => actions.ack(this.topic, worker.node, one), "acked");
+    else await this.settle(worker, what, (one) => actions.extend(this.topic, worker.node, one, this.store.state.config.lease_ms), "extended");
   }
 
   async settle(worker, what, run, verb) {
-    await tell(
+    await runAndToast(
       async () => (await Promise.all(what.map(run))).reduce((sum, answer) => sum + answer[verb], 0),
       (done) => (done ? `${worker.node}: ${whole(done)} ${verb}` : `${worker.node} held nothing any more`),
     );
@@ -264,7 +264,7 @@ class QueueView {
     );
     const run = () => {
       const options = { delayMs: delay.value === "" ? undefined : Number(delay.value), reason: reason.value, dead: dead.checked };
-      return this.settle(worker, what, (one) => deeds.nack(this.topic, worker.node, one, options), "nacked");
+      return this.settle(worker, what, (one) => actions.nack(this.topic, worker.node, one, options), "nacked");
     };
     openDialog({ title: `Nack ${worker.held > 1 ? `${whole(worker.held)} jobs` : "the job"} of ${worker.node}`, body, actions: [{ label: "Nack", run }] });
     delay.focus();

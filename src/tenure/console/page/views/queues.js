@@ -1,7 +1,7 @@
-// Every queue at a glance: searched, sorted, a page at a time.
+// The view of all queues: searched, sorted, a page at a time.
 
 import { LISTED_MAX, ORDERS, sorted, walk } from "../directory.js";
-import { h, keyed, say, swap } from "../dom.js";
+import { h, keyed, setText, swap } from "../dom.js";
 import { whole } from "../format.js";
 import { isScratch } from "../scratch.js";
 import { obstacle } from "../session.js";
@@ -15,7 +15,7 @@ const REST = 20; // a walk that took 100 ms is followed by at least 2 s without 
 const CARDS = 48;
 const LOGS_MAX = 100;
 
-/** Show the list; returns how to leave. */
+/** Show the list; returns a function that leaves it. */
 export function show(outlet) {
   const view = new QueuesView();
   outlet.append(view.element);
@@ -63,7 +63,7 @@ class QueuesView {
     this.search.focus();
   };
 
-  /** Something else was asked for: from the first page on. */
+  /** After another search or order: begin at the first page. */
   begin() {
     this.pages.toFirst();
     this.#shown = [];
@@ -76,7 +76,7 @@ class QueuesView {
     this.element.scrollIntoView({ block: "start" });
   }
 
-  /** Walk the list, and again after a while; a walk that is still on its way is given up for a new one. */
+  /** Walk the list, and again after a while; a walk still under way is cancelled by a new one. */
   async look() {
     clearTimeout(this.#timer);
     this.#walk.abort();
@@ -88,7 +88,7 @@ class QueuesView {
         this.draw(performance.now());
       }
     } catch (error) {
-      if (!walking.signal.aborted) this.tell(`Not connected: ${error.message}. What is shown may be old.`);
+      if (!walking.signal.aborted) this.showNote(`Not connected: ${error.message}. What is shown may be old.`);
     }
     if (walking.signal.aborted) return;
     const wait = Math.max(LOOK_MS_MIN, REST * (performance.now() - started));
@@ -106,10 +106,10 @@ class QueuesView {
     drawLogs(this.logs, topics.filter((topic) => !topic.queue));
     const none = text ? "No queue has that in its name." : "There is no queue yet. Create one, or append to a topic of type queue.";
     const many = `There are more than ${whole(LISTED_MAX)} topics, and these are the first of them by name: search for others.`;
-    this.tell(this.#found.more ? many : queues.length ? "" : none);
+    this.showNote(this.#found.more ? many : queues.length ? "" : none);
   }
 
-  /** The page to show; cards do not change places under a focus that is on them. */
+  /** Return the page to show; cards do not move while one of them has the focus. */
   steady(queues, page) {
     const held = this.grid.contains(document.activeElement) || this.grid.matches(":hover");
     const byName = held ? new Map(queues.map((queue) => [queue.topic, queue])) : null;
@@ -119,9 +119,9 @@ class QueuesView {
     return found;
   }
 
-  tell(words) {
+  showNote(words) {
     this.note.hidden = !words;
-    say(this.note, words);
+    setText(this.note, words);
   }
 }
 

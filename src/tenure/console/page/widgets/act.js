@@ -1,9 +1,9 @@
 // Produce and claim: the two forms beneath the strip.
 
-import { guarded, produce, whyNot } from "../deeds.js";
+import { guarded, produce, whyNot } from "../actions.js";
 import { h } from "../dom.js";
 import { whole } from "../format.js";
-import { toast, tell } from "./toast.js";
+import { toast, runAndToast } from "./toast.js";
 
 const COUNT_MAX = 10_000;
 
@@ -40,7 +40,7 @@ function produceForm(topic) {
     const late = Number(delay.value) ? `,"delay_ms":${Number(delay.value)}` : "";
     const record = `{"data":${asJson(data.value)}${rest}${late}}`;
     const records = Array(Math.min(Math.max(1, Number(count.value)), COUNT_MAX)).fill(record);
-    await tell(() => produce(topic, records), (done) => `Produced ${done.count > 1 ? `${whole(done.count)} jobs` : `#${done.last_seq}`}`);
+    await runAndToast(() => produce(topic, records), (done) => `Produced ${done.count > 1 ? `${whole(done.count)} jobs` : `#${done.last_seq}`}`);
   };
   return h(
     "form",
@@ -52,7 +52,7 @@ function produceForm(topic) {
   );
 }
 
-/** What was typed, where it is JSON; else the text as a JSON string. */
+/** Return the input where it is JSON; else the text as a JSON string. */
 function asJson(text) {
   try {
     JSON.parse(text);
@@ -73,7 +73,7 @@ function claimForm(topic, actors) {
   const claim = async (event) => {
     event.preventDefault();
     const options = { max: Number(max.value) || 1, leaseMs: Number(lease.value) || null, autoAck: auto.checked };
-    await tell(() => actors.claim(node.value.trim(), options), (answer) => claimWords(node.value.trim(), answer, auto.checked));
+    await runAndToast(() => actors.claim(node.value.trim(), options), (answer) => claimWords(node.value.trim(), answer, auto.checked));
   };
   const work = () => {
     try {

@@ -1,6 +1,6 @@
 // One job as a cell of the strip: bright where it can be had, dashed with its holder's badge where it is in flight.
 
-import { h, mark, say } from "../dom.js";
+import { h, mark, setText } from "../dom.js";
 import { duration } from "../format.js";
 import { ring } from "./ring.js";
 
@@ -20,7 +20,7 @@ export function cell() {
 
   const tick = (now) => {
     if (job.state === "in_flight") holder.draw(job, now);
-    else if (job.state === "delayed") say(mid, job.deliverAt === null ? "◷" : duration(Math.max(0, job.deliverAt - now)));
+    else if (job.state === "delayed") setText(mid, job.deliverAt === null ? "◷" : duration(Math.max(0, job.deliverAt - now)));
   };
   const draw = (found, now, { isNext = false } = {}) => {
     const was = job?.state;
@@ -28,15 +28,15 @@ export function cell() {
     mark(element, "data-seq", job.seq);
     mark(element, "data-state", job.state);
     mark(element, "data-node", job.node);
-    say(seq, nameOf(job.seq));
+    setText(seq, nameOf(job.seq));
     tries.hidden = job.deliveries < 2;
-    say(tries, `×${job.deliveries}`);
+    setText(tries, `×${job.deliveries}`);
     mark(element, "data-next", isNext ? "yes" : null);
     if (job.state !== was && job.state === "in_flight") {
       holder ??= ring();
       mid.replaceChildren(holder.element);
     } else if (job.state === "parked" || job.state === "ready") {
-      say(mid, job.state === "parked" ? "❚❚" : isNext ? "next" : "");
+      setText(mid, job.state === "parked" ? "❚❚" : isNext ? "next" : "");
     }
     mark(element, "aria-label", labelOf(job, isNext));
     tick(now);

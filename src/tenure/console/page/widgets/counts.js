@@ -1,6 +1,6 @@
 // The counts of a queue as large figures, in the colours of the strip.
 
-import { h, mark, say } from "../dom.js";
+import { h, mark, setText } from "../dom.js";
 import { duration, perSecond, whole } from "../format.js";
 
 const FIGURES = [
@@ -23,12 +23,12 @@ export function counts() {
     element,
     draw(state, rates, now) {
       for (const [key] of FIGURES) {
-        say(values[key], whole(state.counts[key]));
+        setText(values[key], whole(state.counts[key]));
         mark(values[key], "data-none", state.counts[key] ? null : "yes");
       }
-      say(values.oldest, state.counts.ready ? duration(state.oldestReadyMs) : "–");
-      say(values.into, perSecond(rates.rate("produced", now)));
-      say(values.done, perSecond(rates.rate("acked", now)));
+      setText(values.oldest, state.counts.ready ? duration(state.oldestReadyMs) : "–");
+      setText(values.into, perSecond(rates.rate("produced", now)));
+      setText(values.done, perSecond(rates.rate("acked", now)));
     },
   };
 }

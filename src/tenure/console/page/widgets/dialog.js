@@ -1,4 +1,4 @@
-// A dialog: a title, something inside, and what can be done about it.
+// A dialog: a title, a body and its actions.
 
 import { h } from "../dom.js";
 
@@ -21,7 +21,7 @@ export function openDialog({ title, body, actions = [], close = "Cancel" }) {
   return dialog;
 }
 
-/** Ask before something that cannot be undone; resolves to true where it was confirmed. */
+/** Ask for confirmation; resolves to true where it was confirmed. */
 export function confirmed(title, words, label, kind = "danger") {
   return new Promise((resolve) => {
     const actions = [{ label, kind, run: () => resolve(true) }];

@@ -1,6 +1,6 @@
 // A histogram of the broker, drawn as bars from the first bucket in use to the last.
 
-import { h, mark, s, say, swap } from "../dom.js";
+import { h, mark, s, setText, swap } from "../dom.js";
 import { whole } from "../format.js";
 
 const WIDTH = 280;
@@ -25,7 +25,7 @@ export function histogram(title, unit) {
     mark(svg, "aria-label", found.count ? `${title}: p50 ${unit(found.p50)}, p99 ${unit(found.p99)}` : `${title}: nothing yet`);
     swap(bars, ...used.map((bucket, i) => bar(bucket, i, used, unit)));
     swap(axis, ...labels(used, unit));
-    say(figures, found.count ? `p50 ${unit(found.p50)} · p90 ${unit(found.p90)} · p99 ${unit(found.p99)} · ${whole(found.count)} jobs` : "Nothing measured yet.");
+    setText(figures, found.count ? `p50 ${unit(found.p50)} · p90 ${unit(found.p90)} · p99 ${unit(found.p99)} · ${whole(found.count)} jobs` : "Nothing measured yet.");
   }
   return { element, draw };
 }

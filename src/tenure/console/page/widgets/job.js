@@ -1,10 +1,10 @@
-// One job in full: its payload as text, where it stands, its whole story, and what can be done with it.
+// The panel of one job: its payload as text, its state, its history, and its actions.
 
 import { ask, topicPath } from "../api.js";
 import { h, swap } from "../dom.js";
 import { duration } from "../format.js";
 import { member } from "../json_text.js";
-import { shown } from "../payload.js";
+import { describe } from "../payload.js";
 import { moment } from "./moment.js";
 
 const ENDS = { expired: "lease ran out", nack: "nack", disconnect: "connection lost", dead: "dead-lettered" };
@@ -74,10 +74,10 @@ export function jobPanel(topic, { actions, onClose, now }) {
   };
 }
 
-/** Stored JSON under a heading, as text; nothing where there is none. */
+/** Stored JSON under a heading, as text; null where there is none. */
 export function payloadBlock(title, json) {
   if (json === null) return null;
-  const { kind, text, note } = shown(json);
+  const { kind, text, note } = describe(json);
   return [h("h3", {}, title, h("span", { class: "hint" }, ` ${kind}, ${note}`)), h("pre", { class: "payload", tabindex: "0" }, text)];
 }
 

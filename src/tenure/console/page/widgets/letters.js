@@ -1,7 +1,7 @@
-// The dead-letter strip: what this queue gave up on, newest first, and the way back.
+// The dead-letter strip: the dead letters of this queue, newest first, with redrive and delete.
 
 import { ask, call, topicPath } from "../api.js";
-import { guarded, redrive, redriveAll, remove } from "../deeds.js";
+import { guarded, redrive, redriveAll, remove } from "../actions.js";
 import { h, swap } from "../dom.js";
 import { whole } from "../format.js";
 import { member } from "../json_text.js";
@@ -10,7 +10,7 @@ import { cellWidth, nameOf } from "./cell.js";
 import { confirmed, openDialog } from "./dialog.js";
 import { payloadBlock } from "./job.js";
 import { moment } from "./moment.js";
-import { tell } from "./toast.js";
+import { runAndToast } from "./toast.js";
 
 const SHOWN_MAX = 24;
 const REST_MS = 500; // between two readings that follow each other at once
@@ -29,7 +29,7 @@ export function letters(queue) {
     if (topic === null) return;
     const why = obstacle(["read"], topic);
     if (why !== null) return swap(element, heading(0), h("p", { class: "hint" }, why));
-    again = loading !== null; // what is being read may be older than what was asked for
+    again = loading !== null; // the read under way may be older than this request
     loading ??= readAll().finally(() => (loading = null));
     await loading;
   }
@@ -78,14 +78,14 @@ export function letters(queue) {
   }
 
   async function back(seqs) {
-    await tell(() => redrive(topic, seqs), backWords);
+    await runAndToast(() => redrive(topic, seqs), backWords);
     await load(topic);
   }
 
   async function backAll(count) {
     const words = `They go back to the queues they came from, where workers take them at once. Where the cause is not gone, they will be back here.`;
     if (!(await confirmed(`Redrive ${whole(count)} dead ${count === 1 ? "letter" : "letters"}?`, words, "Redrive", "primary"))) return;
-    await tell(() => redriveAll(topic, count), backWords);
+    await runAndToast(() => redriveAll(topic, count), backWords);
     await load(topic);
   }
 
@@ -95,7 +95,7 @@ export function letters(queue) {
 
   async function erase(seq) {
     if (!(await confirmed("Delete this dead letter?", `Dead letter ${seq} of ${topic} will be gone for good.`, "Delete"))) return;
-    await tell(() => remove(topic, [seq]), "Deleted");
+    await runAndToast(() => remove(topic, [seq]), "Deleted");
     await load(topic);
   }
 

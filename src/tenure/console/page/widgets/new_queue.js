@@ -1,13 +1,13 @@
-// The dialog that makes a queue.
+// The dialog that creates a queue.
 
 import { call, topicPath } from "../api.js";
 import { h } from "../dom.js";
 import { nameProblem } from "../names.js";
 import { go } from "../router.js";
 import { openDialog } from "./dialog.js";
-import { tell, toast } from "./toast.js";
+import { runAndToast, toast } from "./toast.js";
 
-/** A PUT replaces the config of a topic that is there already, which is not what "new" means. */
+/** Create a topic, and refuse one that exists: a PUT would replace its config. */
 async function createOnly(topic, config) {
   const known = await call("GET", topicPath(topic, "?touch=false")).catch((error) => {
     if (error.status !== 404) throw error;
@@ -45,7 +45,7 @@ export function createQueue() {
     }
     const config = { type: "queue", lease_ms: Number(lease.value), max_deliveries: Number(most.value) };
     if (config.max_deliveries) config.dead_letter = dead.value.trim() || `${topic}.dead`;
-    const done = await tell(() => createOnly(topic, config), `${topic} is there`);
+    const done = await runAndToast(() => createOnly(topic, config), `${topic} is there`);
     if (done) go("queue", topic);
     return done !== undefined;
   };

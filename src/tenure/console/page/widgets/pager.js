@@ -1,6 +1,6 @@
 // One page of many: where it stands, and the way to its neighbours.
 
-import { h, say } from "../dom.js";
+import { h, setText } from "../dom.js";
 import { whole } from "../format.js";
 
 /** The pager; `draw(count)` returns the first and the end of the page to show. `onTurn` is called when it was turned. */
@@ -24,7 +24,7 @@ export function pager({ size, noun, onTurn }) {
       element.hidden = count <= size;
       before.disabled = page === 0;
       after.disabled = end === count;
-      say(place, `${whole(first + 1)}–${whole(end)} of ${whole(count)} ${noun}`);
+      setText(place, `${whole(first + 1)}–${whole(end)} of ${whole(count)} ${noun}`);
       return [first, end];
     },
   };

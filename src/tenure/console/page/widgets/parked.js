@@ -1,10 +1,10 @@
-// The parked jobs of a queue, beside the line: the first of them as cells, all of them as a number, and the way back.
+// The parked jobs of a queue: the first of them as cells, their number, and the button that redrives them.
 
-import { h, keyed, say } from "../dom.js";
+import { h, keyed, setText } from "../dom.js";
 import { whole } from "../format.js";
 import { cell, cellWidth } from "./cell.js";
 
-/** The shelf; `draw(state, now)`. `onOpen(seq)` opens a job; `button` puts all of them back, where the page may. */
+/** The shelf; `draw(state, now)`. `onOpen(seq)` opens a job; `button` redrives all of them, where the key allows it. */
 export function parkedShelf({ onOpen, button = null }) {
   const words = h("h3", {});
   const lane = h("div", { class: "lane flow", role: "group", "aria-label": "Parked jobs" });
@@ -20,13 +20,13 @@ export function parkedShelf({ onOpen, button = null }) {
     draw(state, now) {
       const count = state.counts.parked;
       element.hidden = count === 0;
-      say(words, `${whole(count)} parked`);
+      setText(words, `${whole(count)} parked`);
       lane.style.setProperty("--cell", `${cellWidth([...state.parked.keys()])}px`);
       keyed(lane, cells, [...state.parked.values()], { key: (job) => job.seq, make: shelved, update: (entry, job) => entry.draw(job, now) });
       const rest = count - state.parked.size;
       if (rest > 0) lane.append(more);
       else more.remove();
-      say(more, `${whole(rest)} more`);
+      setText(more, `${whole(rest)} more`);
     },
   };
 }

@@ -1,7 +1,7 @@
-// What the broker measured: time in queue, processing time, deliveries; and the last minute's throughput.
+// Plots of the broker's meters: time in queue, processing time, deliveries; and the last minute's throughput.
 
 import { call, topicPath } from "../api.js";
-import { h, mark, s, say, swap } from "../dom.js";
+import { h, mark, s, setText, swap } from "../dom.js";
 import { duration, perSecond, whole } from "../format.js";
 import { histogram } from "./histogram.js";
 import { moment } from "./moment.js";
@@ -69,7 +69,7 @@ function throughput() {
         const step = WIDTH / (values.length - 1);
         mark(paths[i], "d", values.map((value, x) => `${x ? "L" : "M"}${(x * step).toFixed(1)},${y(value)}`).join(""));
       });
-      words.forEach(([name, span], i) => say(span, `${LINES[i][1]} ${perSecond(rates.rate(name, now))}`));
+      words.forEach(([name, span], i) => setText(span, `${LINES[i][1]} ${perSecond(rates.rate(name, now))}`));
       mark(svg, "aria-label", `Throughput of the last minute: ${words.map(([, span]) => span.textContent).join(", ")}`);
     },
   };

@@ -1,6 +1,6 @@
 // One queue in the list: its depths, its age, its rates, the last minute as lines, and what deserves a warning.
 
-import { h, mark, say } from "../dom.js";
+import { h, mark, setText } from "../dom.js";
 import { duration, perSecond, short, whole } from "../format.js";
 import { href } from "../router.js";
 import { warnings } from "../warnings.js";
@@ -10,7 +10,7 @@ import { sparkline } from "./sparkline.js";
 const KEPT_MS = 60_000;
 const KEPT_MAX = 120;
 
-/** One queue's last minute, a sample at every look. */
+/** The last minute of one queue, a sample at every read. */
 class History {
   times = [];
   depth = [];
@@ -76,8 +76,8 @@ export function queueCard(topic) {
     figures.oldest.set(queue.ready ? duration(queue.oldest_ready_ms) : "–");
     depth.draw(history.depth, history.seconds);
     flow.draw(history.out, history.seconds);
-    say(rates.into, perSecond(recent(history.into)));
-    say(rates.out, perSecond(recent(history.out)));
+    setText(rates.into, perSecond(recent(history.into)));
+    setText(rates.out, perSecond(recent(history.out)));
     drawAlarms(alarms, warnings({ queue, meters, config, ages: history.ages }));
   };
   return { element, update };
@@ -89,7 +89,7 @@ function figure(label) {
   return {
     element,
     set(words, title = words, amount = 0) {
-      say(value, words);
+      setText(value, words);
       mark(value, "title", title);
       mark(element, "data-some", amount > 0 ? "yes" : null);
     },

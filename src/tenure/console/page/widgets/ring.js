@@ -1,6 +1,6 @@
 // A ring that empties towards a deadline, with a worker's badge in it.
 
-import { mark, s, say } from "../dom.js";
+import { mark, s, setText } from "../dom.js";
 import { badgeOf, hueOf } from "../ids.js";
 
 /** The ring; `draw(holder, now)` takes `{node, since, deadline}`. */
@@ -13,7 +13,7 @@ export function ring() {
     element,
     draw({ node, since, deadline }, now) {
       mark(element, "class", `ring ${hueOf(node)}`);
-      say(badge, badgeOf(node));
+      setText(badge, badgeOf(node));
       const share = deadline > since ? (deadline - now) / (deadline - since) : 0;
       mark(left, "stroke-dashoffset", (100 - 100 * Math.min(1, Math.max(0, share))).toFixed(1));
       mark(element, "data-late", share < 0.2 ? "yes" : null);

@@ -4,7 +4,7 @@
 // Cells are placed by index with a transform, so a job that moves up moves without layout being read.
 
 import { nextJob, total } from "../fold.js";
-import { h, mark, say } from "../dom.js";
+import { h, mark, setText } from "../dom.js";
 import { perSecond, whole } from "../format.js";
 import { cell, cellWidth } from "./cell.js";
 
@@ -15,7 +15,7 @@ const GAP_SLOTS = 2;
 const PRODUCER_SLOTS = 2;
 const LEAVE_MS = 260;
 
-/** The strip; `draw(state, {now, calm, rate})`, `tick(now)`. `onOpen(seq)` is called when somebody opens a cell. */
+/** The strip; `draw(state, {now, calm, rate})`, `tick(now)`. `onOpen(seq)` is called when a cell is opened. */
 export function strip({ onOpen }) {
   const lane = h("div", { class: "lane", role: "group", "aria-label": "Jobs, the next one first" });
   const gap = h("div", { class: "slot gap", hidden: true });
@@ -61,13 +61,13 @@ export function strip({ onOpen }) {
     if (items.hidden) {
       if (columns - (slot % columns) < GAP_SLOTS) slot += columns - (slot % columns);
       put(gap, slot);
-      say(gap, `${whole(items.hidden)} more`);
+      setText(gap, `${whole(items.hidden)} more`);
       slot += GAP_SLOTS;
     }
     for (const job of items.tail) before = place(job, slot++, before);
     if (columns - (slot % columns) < PRODUCER_SLOTS) slot += columns - (slot % columns);
     put(producer, slot);
-    say(producer.lastChild, rate ? perSecond(rate) : "");
+    setText(producer.lastChild, rate ? perSecond(rate) : "");
     mark(producer, "data-busy", rate ? "yes" : null);
     empty.hidden = total(state) > 0;
     for (const [seq, found] of cells) if (!seen.has(seq)) leave(seq, found);
@@ -105,7 +105,7 @@ export function strip({ onOpen }) {
     if (element.style.transform !== at) element.style.transform = at;
   }
 
-  /** In a storm nothing is seen to move: the cells stay where they are and get other jobs, which costs far less. */
+  /** In a burst nothing is animated: the cells stay in place and show other jobs, which costs far less. */
   function handOver(jobs) {
     const spare = [...cells].sort(([one], [other]) => one - other).map(([, found]) => found);
     cells.clear();
@@ -147,7 +147,7 @@ function columnsOf(room, pitch) {
   return Math.max(3, Math.floor((room + BETWEEN) / pitch));
 }
 
-/** Which jobs are drawn, and how many are not. `beyond` holds the next one where it lies behind the head that is drawn. */
+/** Return which jobs are drawn, and how many are not. `beyond` holds the next job where it is after the drawn head. */
 function choose(state, columns) {
   const jobs = [...state.cells.values()];
   const everything = total(state);

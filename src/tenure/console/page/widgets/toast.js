@@ -1,11 +1,11 @@
-// Short words about what just happened, read out politely.
+// Toasts: short messages about the last action, announced politely.
 
 import { h } from "../dom.js";
 
 const SHOWN_MS = 5_000;
 const SHOWN_MAX = 4;
 
-/** Say something; `kind` is good, bad or plain. */
+/** Show a message; `kind` is good, bad or plain. */
 export function toast(words, kind = "plain") {
   const root = document.getElementById("toasts");
   const element = h("div", { class: `toast ${kind}` }, words);
@@ -14,12 +14,12 @@ export function toast(words, kind = "plain") {
   setTimeout(() => element.remove(), SHOWN_MS);
 }
 
-/** Do something and say how it went. Returns what it gave, or undefined where it failed. */
-export async function tell(work, words) {
+/** Run an action and show its outcome. Returns its result, or undefined where it failed. */
+export async function runAndToast(work, words) {
   try {
     const result = await work();
-    const said = typeof words === "function" ? words(result) : words;
-    if (said) toast(said, "good");
+    const message = typeof words === "function" ? words(result) : words;
+    if (message) toast(message, "good");
     return result;
   } catch (error) {
     toast(error.message, "bad");

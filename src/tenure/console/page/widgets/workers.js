@@ -1,6 +1,6 @@
-// Workers, stacked: who holds what and until when, and what this page may do in their place.
+// The list of workers: the jobs and deadlines of each, and the actions of this page for them.
 
-import { h, keyed, mark, say } from "../dom.js";
+import { h, keyed, mark, setText } from "../dom.js";
 import { duration, whole } from "../format.js";
 import { ring } from "./ring.js";
 
@@ -8,7 +8,7 @@ const CARDS_MAX = 40;
 const CHIPS_MAX = 12;
 const BY_NAME = new Intl.Collator("en-US", { numeric: true });
 
-/** The stack; `draw(state, actors, now)`. `onAct(deed, worker)` and `onOpen(seq)` are called on clicks. */
+/** The stack; `draw(state, actors, now)`. `onAct(action, worker)` and `onOpen(seq)` are called on clicks. */
 export function workers({ onAct, onOpen, button }) {
   const list = h("div", { class: "workers", role: "list", "aria-label": "Workers" });
   const note = h("p", { class: "empty" }, "Nobody holds a job.");
@@ -18,7 +18,7 @@ export function workers({ onAct, onOpen, button }) {
   function draw(state, actors, now) {
     const found = collect(state, actors);
     note.hidden = found.length > 0 && !state.leasesPartial;
-    say(note, found.length ? "More leases are live than are shown here." : "Nobody holds a job.");
+    setText(note, found.length ? "More leases are live than are shown here." : "Nobody holds a job.");
     keyed(list, cards, found.slice(0, CARDS_MAX), {
       key: (worker) => worker.node,
       make: (worker) => card(worker, { onAct, onOpen, button }),
@@ -58,7 +58,7 @@ function card(worker, { onAct, onOpen, button }) {
   const state = h("span", { class: "hint" });
   const chips = chipsOf(onOpen);
   const lost = h("p", { class: "bad", hidden: true });
-  const act = (deed) => () => onAct(deed, now);
+  const act = (action) => () => onAct(action, now);
   const row = h(
     "div",
     { class: "row tight" },
@@ -67,7 +67,7 @@ function card(worker, { onAct, onOpen, button }) {
     button("extend", "Extend", act("extend")),
     button("claim", "Crash", act("crash"), "danger quiet"),
     button("claim", "Finish", act("finish"), "quiet"),
-    h("button", { type: "button", class: "quiet", "data-deed": "dismiss", on: { click: act("dismiss") } }, "Dismiss"),
+    h("button", { type: "button", class: "quiet", "data-action": "dismiss", on: { click: act("dismiss") } }, "Dismiss"),
   );
   const buttons = Object.fromEntries([...row.children].map((one) => [one.textContent.toLowerCase(), one]));
   for (const one of row.children) one.setAttribute("aria-label", `${one.textContent} for ${worker.node}`); // many have the same words
@@ -75,13 +75,13 @@ function card(worker, { onAct, onOpen, button }) {
   const draw = (found, at) => {
     now = found;
     const left = found.held ? `, ${duration(Math.max(0, found.deadline - at))} left` : "";
-    say(state, found.held ? `holds ${whole(found.held)}${left}` : found.stream ? "waits for jobs" : "idle");
+    setText(state, found.held ? `holds ${whole(found.held)}${left}` : found.stream ? "waits for jobs" : "idle");
     dial.draw(found.held ? found : { node: found.node, since: 0, deadline: 0 }, at);
     mark(element, "data-held", found.held);
     chips.draw(found);
     lost.hidden = found.lost.length === 0;
-    say(lost, `Got ${names(found.lost)} with auto-ack: the broker has deleted it already.`);
-    for (const deed of ["ack", "nack", "extend"]) buttons[deed].hidden = found.held === 0;
+    setText(lost, `Got ${names(found.lost)} with auto-ack: the broker has deleted it already.`);
+    for (const action of ["ack", "nack", "extend"]) buttons[action].hidden = found.held === 0;
     buttons.crash.hidden = !found.stream && !found.lost.length;
     buttons.finish.hidden = !found.lost.length;
     buttons.dismiss.hidden = !found.own || found.held > 0 || found.stream !== null || found.lost.length > 0;
@@ -94,7 +94,7 @@ export function names(seqs) {
   return seqs.length > 5 ? `${some} and ${seqs.length - 5} more` : some;
 }
 
-/** The jobs that a worker holds, to be opened. Buttons are kept and renamed: in a storm they change all the time. */
+/** The jobs that a worker holds, to be opened. Buttons are reused: in a burst they change all the time. */
 function chipsOf(onOpen) {
   const more = h("span", { class: "hint" });
   const element = h("div", { class: "chips" }, more);
@@ -110,11 +110,11 @@ function chipsOf(onOpen) {
       button.hidden = i >= seqs.length;
       if (button.hidden) return;
       mark(button, "data-seq", seqs[i]);
-      say(button, `#${seqs[i]}`);
+      setText(button, `#${seqs[i]}`);
     });
     element.hidden = held === 0;
     more.hidden = held <= seqs.length;
-    say(more, `and ${whole(held - seqs.length)} more`);
+    setText(more, `and ${whole(held - seqs.length)} more`);
   };
   return { element, draw };
 }

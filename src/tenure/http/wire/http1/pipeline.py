@@ -14,7 +14,7 @@ from typing import cast
 
 from tenure.http.wire.connections import Connections
 from tenure.http.wire.encode import Refused, encode_response, encode_stream_head
-from tenure.http.wire.http1.writer import Outlet
+from tenure.http.wire.http1.writer import Http1Writer
 from tenure.http.wire.message import Request, Response, Send, Stream
 from tenure.http.wire.refusals import is_paced
 from tenure.http.wire.respond import Exchange, Pending, carry_out, fault_response, run_stream
@@ -28,7 +28,10 @@ _CHUNKED = b"transfer-encoding: chunked\r\n"
 
 
 class Pipeline:
-    """``on_room`` is called when something was written outside of a read, ``on_over`` after the last response."""
+    """The requests under way on one connection, and the order of their responses.
+
+    ``on_room`` is called when something was written outside of a read, ``on_over`` after the last response.
+    """
 
     __slots__ = (
         "_backlog",
@@ -42,9 +45,9 @@ class Pipeline:
         "_registry",
         "_transport",
         "idle_since_s",
-        "outlet",
         "over",
         "streaming",
+        "writer",
     )
 
     def __init__(
@@ -63,7 +66,7 @@ class Pipeline:
         self._on_over = on_over
         self._exchanges: deque[Exchange] = deque()
         self._backlog: deque[Exchange] = deque()
-        self.outlet = Outlet(transport, registry)
+        self.writer = Http1Writer(transport, registry)
         self._flushing = self._invitation = False
         self._pause: asyncio.TimerHandle | None = None
         self.idle_since_s = registry.now_s
@@ -78,7 +81,7 @@ class Pipeline:
 
     @property
     def polled(self) -> bool:
-        """Whether the peer waits for something that only it can want: a stream, or work that has a task."""
+        """Whether the peer waits for a stream, or for work that has a task: these end with the connection."""
         return self.streaming or any(isinstance(one.pending, asyncio.Task) for one in self._exchanges)
 
     @property
@@ -87,17 +90,17 @@ class Pipeline:
         return self._pause is not None
 
     def full(self) -> bool:
-        """Whether no more should be read."""
+        """Return whether no more should be read."""
         return bool(self._backlog) or self._held()
 
     def _held(self) -> bool:
         limits = self._registry.limits
         return (
             self._pause is not None
-            or self.outlet.stalled
+            or self.writer.stalled
             or self.streaming
             or len(self._exchanges) >= limits.pipeline_max
-            or self.outlet.held_bytes > limits.unsent_bytes_max
+            or self.writer.held_bytes > limits.unsent_bytes_max
         )
 
     def submit(self, exchange: Exchange) -> None:
@@ -119,11 +122,11 @@ class Pipeline:
         self.flush()
 
     def invite(self) -> None:
-        """The peer waits for leave to send its body; answers before it come first."""
+        """Send 100 Continue, after all earlier responses."""
         if self.busy:
             self._invitation = True
         else:
-            self.outlet.write(_CONTINUE)
+            self.writer.write(_CONTINUE)
 
     def _start(self, exchange: Exchange) -> None:
         self._exchanges.append(exchange)
@@ -140,7 +143,7 @@ class Pipeline:
             exchange.pending = cast(Pending, outcome)
 
     def _answer(self, exchange: Exchange, response: Response) -> None:
-        if not self.outlet.gone:
+        if not self.writer.gone:
             exchange.pending = None
             if exchange.charge is not None:
                 exchange.charge.release()
@@ -148,11 +151,11 @@ class Pipeline:
             if self._exchanges[0] is exchange:
                 self.flush()
             else:
-                self.outlet.note()
+                self.writer.note()
 
     def _hold(self, exchange: Exchange, response: Response) -> None:
         exchange.response = response
-        self.outlet.held_bytes += len(response.body)
+        self.writer.held_bytes += len(response.body)
         if is_paced(response.status) and self._pause is None:
             self._hold_back(self._registry.refusals.delay_s(exchange.account, len(exchange.body)))
 
@@ -167,7 +170,7 @@ class Pipeline:
 
     def flush(self) -> None:
         """Write what is ready, in order; start what waited for that."""
-        if self._flushing or self.outlet.gone or self._pause is not None:
+        if self._flushing or self.writer.gone or self._pause is not None:
             return
         self._flushing = True
         exchanges = self._exchanges
@@ -181,11 +184,11 @@ class Pipeline:
                 break
             self._start(self._backlog.popleft())
         self._flushing = False
-        if not self.outlet.gathering:
+        if not self.writer.gathering:
             self._on_room()
 
     def _emit(self, exchange: Exchange, response: Response) -> None:
-        self.outlet.held_bytes -= len(response.body)
+        self.writer.held_bytes -= len(response.body)
         head_only = exchange.request.method == "HEAD"
         last = not exchange.keep_alive or (self._registry.draining and len(self._exchanges) == 1 and not self._backlog)
         date = self._registry.date
@@ -193,38 +196,38 @@ class Pipeline:
         try:
             if response.stream is not None and not head_only:
                 framing = _CLOSE if exchange.old else _CHUNKED + connection
-                self.outlet.write(encode_stream_head(response, date=date, framing=framing))
+                self.writer.write(encode_stream_head(response, date=date, framing=framing))
                 self._open(exchange, response.stream, last=last or exchange.old)
                 return
             data = encode_response(response, date=date, connection=connection, head_only=head_only)
         except ValueError:
             data = encode_response(fault_response(exchange.request), date=date, connection=connection)
-        self.outlet.write(data)
+        self.writer.write(data)
         self._leave(last=last)
 
     def _leave(self, *, last: bool) -> None:
-        """The first exchange is over."""
+        """Remove the first exchange, whose response is written."""
         self._exchanges.popleft()
         if last:
             self.over = True
-            self.outlet.release()
+            self.writer.release()
             self._on_over()
         elif not self._exchanges:
             self.idle_since_s = self._registry.now_s
             if self._invitation:
                 self._invitation = False
-                self.outlet.write(_CONTINUE)
+                self.writer.write(_CONTINUE)
 
     def _open(self, exchange: Exchange, stream: Stream, *, last: bool) -> None:
         self.streaming = True
-        self.outlet.release()
-        send = self.outlet.send_plain if exchange.old else self.outlet.send_chunk
+        self.writer.release()
+        send = self.writer.send_plain if exchange.old else self.writer.send_chunk
         exchange.pending = asyncio.get_running_loop().create_task(self._run(exchange, stream, send, last))
 
     async def _run(self, exchange: Exchange, stream: Stream, send: Send, last: bool) -> None:
-        """See a stream to its end. One that was cut short is not ended properly, so that its reader can tell."""
+        """Run a stream to its end. One that was cut short gets no proper end, so that its reader notices."""
         ended = await run_stream(stream, send)  # made here: a task may end before it begins
-        if self.outlet.gone:
+        if self.writer.gone:
             return
         if not (ended or self._registry.draining):
             self._transport.abort()
@@ -232,15 +235,15 @@ class Pipeline:
         self.streaming = False
         exchange.pending = None
         if not exchange.old:
-            self.outlet.write(b"0\r\n\r\n")
+            self.writer.write(b"0\r\n\r\n")
         self._leave(last=last or self._registry.draining)
         self.flush()
 
     # The end.
 
     def lose(self) -> None:
-        """The peer is gone: stop what only it wanted. A write goes on."""
-        self.outlet.lose()
+        """Stop the work of a peer that is gone. A write goes on."""
+        self.writer.lose()
         if self._pause is not None:
             self._pause.cancel()
         for exchange in (*self._exchanges, *self._backlog):
@@ -252,7 +255,7 @@ class Pipeline:
         self._on_room = self._on_over = _nothing  # the connection, which holds this: freed now, not by the collector
 
     def end_streams(self) -> None:
-        """The server stops: end a running stream, and hold nothing back."""
+        """End a running stream, and hold no answer back, because the server stops."""
         if self._pause is not None:
             self._pause.cancel()
             self._resume()
@@ -260,7 +263,7 @@ class Pipeline:
             self._exchanges[0].pending.cancel()
 
     def abandon(self) -> None:
-        """Answer now what still waits: that the server stops."""
+        """Answer pending requests now with the error that the server stops."""
         while self._backlog:
             self._backlog.pop().release()
         for exchange in list(self._exchanges):
@@ -269,4 +272,4 @@ class Pipeline:
 
 
 def _nothing() -> None:
-    """What is called for a peer that is gone."""
+    """Do nothing: the callback of a peer that is gone."""

@@ -1,4 +1,4 @@
-"""HTTP/1.1 on a socket: what is read, what is refused, and by when; HTTP/2 is recognised and handed on.
+"""HTTP/1.1 on a socket: back-pressure, refusals and deadlines; HTTP/2 is recognised and handed to its own protocol.
 
 Bytes go to the reader, requests from there to the pipeline. The protocol itself decides when to read on, when a peer
 has taken too long, and how the connection ends.
@@ -32,8 +32,9 @@ class HttpProtocol(asyncio.Protocol):
     __slots__ = (
         "_admit",
         "_arrival",
-        "_deaf",
-        "_deaf_since_s",
+        "_buffered",
+        "_discarding",
+        "_discarding_since_s",
         "_half_closed",
         "_has_room",
         "_ignored_bytes",
@@ -45,7 +46,6 @@ class HttpProtocol(asyncio.Protocol):
         "_silent",
         "_sniffed",
         "_transport",
-        "_unfed",
         "_waits",
     )
 
@@ -55,14 +55,14 @@ class HttpProtocol(asyncio.Protocol):
         self._arrival = arrival
         self._has_room = has_room
         self._silent = True  # no whole head was read yet
-        self._unfed = b""
+        self._buffered = b""
         self._sniffed = False
         self._paused = False
         self._paused_since_s = 0.0
         self._waits = False  # for its turn to read on
         self._half_closed = False
-        self._deaf = False  # nothing more is parsed; what comes is thrown away
-        self._deaf_since_s: float | None = None
+        self._discarding = False  # nothing more is parsed; what comes is thrown away
+        self._discarding_since_s: float | None = None
         self._ignored_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -82,7 +82,7 @@ class HttpProtocol(asyncio.Protocol):
             self._refuse(Refused(Closed("no more connections are taken: try again later", code=code)))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._deaf = True
+        self._discarding = True
         self._registry.discard(self)
         self._reader.lose()
         self._pipeline.lose()
@@ -90,29 +90,29 @@ class HttpProtocol(asyncio.Protocol):
     # Reading.
 
     def data_received(self, data: bytes) -> None:
-        if self._unfed:
-            data, self._unfed = self._unfed + data, b""
+        if self._buffered:
+            data, self._buffered = self._buffered + data, b""
         if not self._sniffed and self._is_http2(data):
             return
-        if self._deaf:
+        if self._discarding:
             self._ignored_bytes += len(data)
             if self._ignored_bytes > self._registry.limits.linger_bytes_max:
                 self.abort()
             elif len(data) > _SLICE_BYTES:
                 self._wait_for_turn(self._registry.lingering)
         elif self._pipeline.streaming:
-            self._unfed = data  # read on only to hear the peer go; nobody pipelines much behind a stream
+            self._buffered = data  # read on only to notice that the peer goes; few bytes are pipelined after a stream
             if len(data) > self._registry.limits.write_buffer_bytes:
                 self.abort()
         else:
             self._feed(data)
 
     def _is_http2(self, data: bytes) -> bool:
-        """Whether the first bytes are those of HTTP/2, or may still become them."""
-        if self._deaf:
+        """Return whether the first bytes are those of HTTP/2, or may still become them."""
+        if self._discarding:
             return False
         if data.startswith(PREFACE):
-            self._unfed = data
+            self._buffered = data
             if self._registry.reading.used_up():
                 self._transport.pause_reading()
                 self._registry.reading.wait(self._become_http2)
@@ -120,32 +120,32 @@ class HttpProtocol(asyncio.Protocol):
                 self._become_http2()
             return True
         if PREFACE.startswith(data):
-            self._unfed = data
+            self._buffered = data
             return True
         self._sniffed = True
         return False
 
     def _become_http2(self) -> None:
-        """Hand the connection over, with what has come of it."""
-        data, self._unfed = self._unfed, b""
-        if self._deaf or self._transport.is_closing():
+        """Hand the connection over to HTTP/2, with the bytes that have come."""
+        data, self._buffered = self._buffered, b""
+        if self._discarding or self._transport.is_closing():
             return
-        heir = Http2Protocol(self._admit, self._registry, client=self._reader.client)
-        self._registry.replace(self, heir)
-        self._transport.set_protocol(heir)
+        successor = Http2Protocol(self._admit, self._registry, client=self._reader.client)
+        self._registry.replace(self, successor)
+        self._transport.set_protocol(successor)
         self._transport.resume_reading()
-        heir.connection_made(self._transport)
-        heir.data_received(data)
+        successor.connection_made(self._transport)
+        successor.data_received(data)
 
     def _feed(self, data: bytes) -> None:
         large = len(data) > _SLICE_BYTES
         if large and self._registry.reading.used_up():
-            self._unfed = data
+            self._buffered = data
             self._wait_for_turn(self._registry.reading)
             return
         pipeline, reader = self._pipeline, self._reader
-        outlet = pipeline.outlet
-        outlet.gathering = True
+        writer = pipeline.writer
+        writer.gathering = True
         try:
             if large:
                 self._feed_slices(data)
@@ -153,13 +153,13 @@ class HttpProtocol(asyncio.Protocol):
                 reader.feed(data)
         except Refused as refused:
             self._refuse(refused)
-        outlet.gathering = False
-        outlet.release()
+        writer.gathering = False
+        writer.release()
         if self._silent and reader.heads:
             self._silent = False
-            self._registry.heard(self)
+            self._registry.mark_heard(self)
         if reader.over:
-            self._deaf = True
+            self._discarding = True
         if large:
             self._wait_for_turn(self._registry.reading)
         else:
@@ -170,10 +170,10 @@ class HttpProtocol(asyncio.Protocol):
         while at < len(data) and not self._reader.over and not self._pipeline.full():
             self._reader.feed(view[at : at + _SLICE_BYTES])
             at += _SLICE_BYTES
-        self._unfed = data[at:]
+        self._buffered = data[at:]
 
     def _wait_for_turn(self, turns: ReadingTurns) -> None:
-        """Read nothing more in this turn: who sends much would have all of the loop."""
+        """Read nothing more in this turn: a peer that sends much would take all of the loop."""
         if not self._waits:
             self._waits = True
             turns.wait(self._take_turn)
@@ -184,19 +184,21 @@ class HttpProtocol(asyncio.Protocol):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Something was answered, or a turn has come: take up what had to wait for it."""
+        """Continue with buffered bytes after a response was written, or when a turn has come."""
         if self._half_closed and not self._pipeline.busy:
             self._transport.close()
-        elif self._unfed and not (self._deaf or self._waits or self._pipeline.full()):
-            data, self._unfed = self._unfed, b""
+        elif self._buffered and not (self._discarding or self._waits or self._pipeline.full()):
+            data, self._buffered = self._buffered, b""
             self._feed(data)
         else:
             self._regulate()
 
     def _regulate(self) -> None:
-        """Read on where there is room, and stop where there is none; during a stream read on, to hear the peer go."""
+        """Pause or resume reading by the room there is; during a stream read on, to notice that the peer goes."""
         pipeline, now_s = self._pipeline, self._registry.now_s
-        full = (pipeline.full() or bool(self._unfed and self._sniffed)) and not (pipeline.streaming or self._deaf)
+        full = (pipeline.full() or bool(self._buffered and self._sniffed)) and not (
+            pipeline.streaming or self._discarding
+        )
         pause = full or self._waits or pipeline.held_back
         if pause != self._paused and not self._transport.is_closing():
             self._paused = pause
@@ -204,43 +206,45 @@ class HttpProtocol(asyncio.Protocol):
                 self._paused_since_s = now_s
                 self._transport.pause_reading()
             else:
-                if now_s > self._paused_since_s:  # a turn is over within a tick, and excuses nobody who is slow
+                if now_s > self._paused_since_s:  # a turn is over within a tick, and excuses no slow peer
                     self._reader.pass_over(now_s)
                 self._transport.resume_reading()
 
     def eof_received(self) -> bool:
-        """The peer sends no more. Who waits for a stream or a long poll is taken to be gone; a write is answered."""
+        """Handle the end of the peer's data. A peer that waits for a stream or a long poll is taken to be gone; a write
+        is answered.
+        """
         tls = self._transport.get_extra_info("sslcontext") is not None  # there both directions end together
-        if tls or self._deaf_since_s is not None or self._pipeline.polled or not self._pipeline.busy:
+        if tls or self._discarding_since_s is not None or self._pipeline.polled or not self._pipeline.busy:
             return False
-        self._half_closed = self._deaf = True
+        self._half_closed = self._discarding = True
         return True
 
     def pause_writing(self) -> None:
-        self._pipeline.outlet.stall()
+        self._pipeline.writer.stall()
 
     def resume_writing(self) -> None:
-        self._pipeline.outlet.flow()
+        self._pipeline.writer.flow()
         self._pipeline.flush()
 
     # Ending.
 
     def _refuse(self, refused: Refused) -> None:
         self._registry.counts.refused += 1
-        self._deaf = True
-        self._deaf_since_s = self._registry.now_s
-        self._unfed = b""
+        self._discarding = True
+        self._discarding_since_s = self._registry.now_s
+        self._buffered = b""
         self._reader.release()
         refused.forget_frames()
         self._pipeline.refuse(refused)
         self._regulate()
 
     def _finish(self) -> None:
-        """The last response is written. A peer that may still be sending is listened to, since a reset would destroy
-        the answer on its way.
+        """End the connection after the last response. While the peer may still be sending, read and discard it, since a
+        reset would destroy the response on its way.
         """
-        self._deaf = True
-        if self._deaf_since_s is None:
+        self._discarding = True
+        if self._discarding_since_s is None:
             self._transport.close()
         elif self._transport.can_write_eof() and not self._transport.is_closing():
             with suppress(OSError):  # the peer has reset the connection just now
@@ -248,34 +252,34 @@ class HttpProtocol(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close without another byte."""
-        self._deaf = True
+        self._discarding = True
         self._transport.abort()
 
     def drain(self) -> None:
         """Finish what is in flight, end streams, close."""
         self._pipeline.end_streams()
-        if not self._pipeline.busy and (self._deaf or self._reader.phase == Phase.BETWEEN):
+        if not self._pipeline.busy and (self._discarding or self._reader.phase == Phase.BETWEEN):
             self._transport.close()
 
     def abandon(self) -> None:
-        """Answer at once what is still waiting, and close."""
+        """Answer pending requests at once with the error that the server stops, and close."""
         if self._pipeline.busy:
             self._pipeline.abandon()
         else:
             self._transport.close()
 
     def tick(self, now_s: float) -> None:
-        """Look at the deadline of whatever is going on."""
+        """Check the deadline of the current phase of the connection."""
         limits, reader, pipeline = self._registry.limits, self._reader, self._pipeline
         late_s = now_s - limits.tick_ms / 1000
-        pipeline.outlet.note()
+        pipeline.writer.note()
         closing = self._transport.is_closing()
-        if closing or pipeline.outlet.stalled:
-            if pipeline.outlet.too_slow(late_s):
+        if closing or pipeline.writer.stalled:
+            if pipeline.writer.too_slow(late_s):
                 self._registry.counts.slow_readers += not closing
                 self.abort()
-        elif self._deaf_since_s is not None:
-            if late_s - self._deaf_since_s > limits.linger_ms / 1000 and not pipeline.busy:
+        elif self._discarding_since_s is not None:
+            if late_s - self._discarding_since_s > limits.linger_ms / 1000 and not pipeline.busy:
                 self._transport.close()
         elif reader.phase != Phase.BETWEEN:
             self._tick_request(late_s)
@@ -286,7 +290,7 @@ class HttpProtocol(asyncio.Protocol):
                 self._transport.close()
 
     def _tick_request(self, late_s: float) -> None:
-        """Look at the request that is being read."""
+        """Check the deadline of the request that is being read."""
         reader = self._reader
         lapsed = reader.lapsed() if reader.phase == Phase.BODY else None
         if lapsed is not None:

@@ -30,7 +30,7 @@ _ONCE = frozenset({"host", "expect"})
 
 
 class Phase:
-    """Where in a request the next byte belongs. Plain numbers: they are compared on every read."""
+    """The part of a request that the next byte belongs to. Plain numbers: they are compared on every read."""
 
     BETWEEN = 0
     HEAD = 1
@@ -38,11 +38,11 @@ class Phase:
 
 
 class RequestReader:
-    """Gives each whole request to ``deliver`` as an Exchange.
+    """The parser of one connection; it gives each whole request to ``deliver`` as an Exchange.
 
-    ``admit`` is asked at the end of each head, ``invite`` is called where the peer waits for leave to send its body.
-    ``since_s`` is when the phase began, ``heads`` counts whole heads, ``body_bytes`` what has come of the body. A body
-    that is kept is charged to the caller as it comes; whoever takes the exchange releases it.
+    ``admit`` is called at the end of each head, ``invite`` where the peer waits for 100 Continue. ``since_s`` is when
+    the phase began, ``heads`` counts whole heads, ``body_bytes`` what has come of the body. A body that is kept is
+    charged to the caller as it comes; the receiver of the exchange releases it.
     """
 
     __slots__ = (
@@ -114,13 +114,13 @@ class RequestReader:
             return
         except httptools.HttpParserError as error:
             if self.over and self._refused is None:
-                return  # bytes behind the last request of the connection
+                return  # bytes after the last request of the connection
             raise self._refused or Refused(Invalid(f"this is not HTTP as it should be: {error}")) from error
         if self.messages == messages and self.phase == phase:
             self._count_unseen(len(data), self.body_bytes - body_bytes)
 
     def _count_unseen(self, fed_bytes: int, body_bytes: int) -> None:
-        """Bytes that led to no callback yet: a header that does not end, chunks that are mostly not content."""
+        """Count bytes that led to no callback yet: a header that does not end, chunks that are mostly not content."""
         limits = self._registry.limits
         if self.phase == Phase.HEAD:
             self._overhead_bytes += fed_bytes
@@ -132,7 +132,7 @@ class RequestReader:
                 raise Refused(Invalid("the body is chunked so finely that it is hardly a body: send larger chunks"))
 
     def _pass_upgrade(self, data: bytes | memoryview, end: int) -> None:
-        """An upgrade was asked for and is not given: go on in HTTP/1.1, also with the body the parser left out."""
+        """Ignore a requested upgrade: continue in HTTP/1.1, also with the body that the parser left out."""
         self._renew()
         if end < len(data) and not self.over:
             self.feed(data[end:])
@@ -155,18 +155,20 @@ class RequestReader:
             exchange.release()
 
     def lose(self) -> None:
-        """The peer is gone. The parser holds the reader, so it is let go of: the collector would find both too late."""
+        """Release everything, because the peer is gone. The parser refers to the reader, so it is dropped: the garbage
+        collector would free both too late.
+        """
         self.release()
         del self._parser, self._feed
 
     def lapsed(self) -> Refused | None:
-        """The refusal of a request whose body is on its way and whose key was taken away meanwhile."""
+        """Return the refusal of a request whose body is on its way and whose key was removed meanwhile, else None."""
         exchange = self._exchange
         refusal = exchange.admission.lapsed() if exchange is not None and exchange.admission is not None else None
         return RefusedHead(refusal, exchange.request) if exchange is not None and refusal is not None else None
 
     def body_too_slow(self, now_s: float) -> bool:
-        """Whether the body comes more slowly than it must; asked on ticks while bytes are read."""
+        """Return whether the body comes more slowly than it must; called on ticks while bytes are read."""
         limits = self._registry.limits
         if self._pace is None:
             self._pace = Pace(self.since_s)
@@ -258,7 +260,7 @@ class RequestReader:
         invited = "expect" in request.headers and (size or chunked) and not exchange.old and _waits(request)
         outcome = self._admit(request)
         if isinstance(outcome, Response):
-            # Who waits for leave may send the body or not, so what comes next could not be told apart.
+            # A peer that waits for 100 Continue may send the body or not, so what comes next would be ambiguous.
             if chunked or invited or size > self._registry.limits.small_body_bytes:
                 raise RefusedHead(outcome, request)
             exchange.response = outcome

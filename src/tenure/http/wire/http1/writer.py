@@ -1,4 +1,4 @@
-"""The way out of an HTTP/1.1 connection: one write per turn, and a stream that waits for a slow reader."""
+"""The sending half of an HTTP/1.1 connection: one write per turn, and back-pressure for streams."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import asyncio
 from tenure.http.wire.byte_pace import Pace
 from tenure.http.wire.connections import Connections
 
-__all__ = ["Outlet"]
+__all__ = ["Http1Writer"]
 
 
-class Outlet:
-    """Writes to a transport. What is written while ``gathering`` leaves together.
+class Http1Writer:
+    """The writer of one transport. What is written while ``gathering`` is sent together.
 
     A stream's bytes are bounded: ``send_chunk`` and ``send_plain`` return only when the transport has room again, and
     raise ConnectionError where the peer is gone or was cut.
@@ -64,7 +64,7 @@ class Outlet:
             self.note()
 
     def release(self) -> None:
-        """Let go what was gathered."""
+        """Send what was gathered."""
         gathered = self._gathered
         if gathered:
             if not self._transport.is_closing():
@@ -90,13 +90,13 @@ class Outlet:
             await asyncio.shield(self._room)
 
     def stall(self) -> None:
-        """The transport's buffer is full."""
+        """Wait with streams, because the transport's buffer is full; measure how fast the peer takes it."""
         self.stalled = True
         self._pace = Pace(self._registry.now_s, self.taken_bytes())
         self.note()
 
     def too_slow(self, now_s: float) -> bool:
-        """Whether the peer takes what waits for it too slowly; asked on ticks while something waits."""
+        """Return whether the peer takes what waits for it too slowly; called on ticks while something waits."""
         limits, taken_bytes = self._registry.limits, self.taken_bytes()
         if self._pace is None:
             self._pace = Pace(self._registry.now_s, taken_bytes)
@@ -124,7 +124,7 @@ class Outlet:
         self._transport.abort()
 
     def flow(self) -> None:
-        """The transport has room again."""
+        """Continue streams, because the transport has room again."""
         self.stalled = False
         self.note()
         if self._room is not None and not self._room.done():
@@ -132,11 +132,11 @@ class Outlet:
         self._room = None
 
     def lose(self) -> None:
-        """The peer is gone."""
+        """Fail the waiting stream, because the peer is gone."""
         self.gone = True
         self.stalled = False
         self._registry.unsent.forget(self)
         if self._room is not None and not self._room.done():
             self._room.set_exception(ConnectionResetError("the peer is gone"))
-            self._room.exception()  # whoever waits gets it; nobody waiting is no fault
+            self._room.exception()  # a waiting stream gets it; without one the loop must not log it
         self._room = None

@@ -1,4 +1,4 @@
-"""Counts HTTP/2 frames before they cost anything, so that a flood is met at its frames and not at its effects.
+"""Flood protection of HTTP/2: control frames are counted before they cost anything; and checks of headers.
 
 A frame header is nine bytes; reading them here is far cheaper than what a reset, a ping or a settings frame makes the
 protocol library do, and no kind of frame, known or unknown, goes uncounted.
@@ -25,7 +25,7 @@ class Flood(Exception):
 
 
 class FrameMeter:
-    """Allows ``h2_control_frames_max`` frames without content at once; the allowance grows back with time and use."""
+    """The allowance of frames without content: ``h2_control_frames_max`` at once; it grows back with time and use."""
 
     __slots__ = ("_block_bytes", "_control", "_head", "_limits", "_skip", "block_open")
 
@@ -40,7 +40,7 @@ class FrameMeter:
 
     @property
     def left_bytes(self) -> int:
-        """How much of the frame that has begun is still to come."""
+        """The bytes of the current frame that are still to come."""
         return self._skip
 
     def feed(self, data: bytes) -> None:
@@ -74,11 +74,11 @@ class FrameMeter:
             raise Flood("more control frames than a client needs")
 
     def credit(self, frames: int) -> None:
-        """Something real was sent: the peer may answer it with this many control frames."""
+        """Raise the allowance after content was sent: the peer may answer it with this many control frames."""
         self._control = max(self._control - frames, -float(self._limits.h2_control_frames_max))
 
     def refill(self, elapsed_s: float) -> None:
-        """Time has passed."""
+        """Raise the allowance by the time that has passed."""
         if self._control > 0:
             self._control = max(0.0, self._control - elapsed_s * self._limits.h2_control_frames_per_s)
 

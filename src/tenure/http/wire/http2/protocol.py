@@ -1,7 +1,7 @@
 """HTTP/2 by prior knowledge: the same requests and responses on many streams of one connection.
 
-The ``h2`` library keeps the protocol's state; this module bounds what a peer can make it do, and keeps flow control
-honest both ways.
+The ``h2`` library keeps the protocol's state; this module bounds what a peer can make it do, and applies back-pressure
+both ways.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
-from tenure.http.wire.byte_pace import Pace
 from tenure.http.wire.connections import Connections
-from tenure.http.wire.encode import BODILESS, Refused, all_headers, is_sound
+from tenure.http.wire.encode import BODILESS, Refused, is_sound
 from tenure.http.wire.http2.frame_meter import PREFACE, BadHead, Flood, FrameMeter, check_head, check_trailers
+from tenure.http.wire.http2.reader import Http2Reader
 from tenure.http.wire.http2.stream import Http2Stream
+from tenure.http.wire.http2.writer import Http2Writer
 from tenure.http.wire.message import Admit, Request, Response, Stream
 from tenure.http.wire.refusals import HTTP2_MS, is_paced
 from tenure.http.wire.respond import Pending, carry_out, fault_response, run_stream
@@ -44,13 +45,9 @@ __all__ = ["PREFACE", "Http2Protocol"]
 
 log = logging.getLogger("tenure.http")
 
-_SLICE_BYTES = 16 * 1024
-_SMALL_SLICE_BYTES = 512
-"""What is read at once: of a frame that has begun, of frames to come. The latter may be a request each."""
-
 
 class Http2Protocol(asyncio.Protocol):
-    """One connection. It takes over a transport whose first bytes were HTTP/2's."""
+    """One connection, which takes over a transport whose first bytes were HTTP/2's."""
 
     def __init__(self, admit: Admit, registry: Connections, *, client: str) -> None:
         self._admit = admit
@@ -59,36 +56,33 @@ class Http2Protocol(asyncio.Protocol):
         self._meter = FrameMeter(registry.limits)
         self._h2 = _connection(registry)
         self._streams: dict[int, Http2Stream] = {}
-        self._stalled = False
-        self._out_pace: Pace | None = None
-        self._written_bytes = 0
-        self._out_bytes = 0
-        self._noted = False
         self._waiting: deque[Http2Stream] = deque()
         self._settling = False
         self._starts_later = False
         self._idle_since_s = self._ticked_s = registry.now_s
         self._block_since_s: float | None = None
-        self._unread = b""
-        self._waits = False
-        self._paused = False
-        self._pause: asyncio.TimerHandle | None = None  # this peer is refused too often
-        self._over = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._writer = Http2Writer(self._h2, self._transport, self._registry, meter=self._meter)
+        self._reader = Http2Reader(
+            self._transport,
+            self._registry,
+            meter=self._meter,
+            writer=self._writer,
+            parse=self._parse,
+            on_resume=self._settle,
+        )
         self._h2.initiate_connection()
         extra = self._registry.limits.h2_window_bytes - 65_535
         if extra > 0:
             self._h2.increment_flow_control_window(extra)
-        self._send_out()
+        self._writer.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._over = True
+        self._writer.lose()
         self._registry.discard(self)
-        self._registry.unsent.forget(self)
-        if self._pause is not None:
-            self._pause.cancel()
+        self._reader.lose()
         for stream in list(self._streams.values()):
             self._drop(stream)
         vars(self._h2).clear()  # it refers to itself: freed now, not by the collector, which would look at everything
@@ -97,52 +91,22 @@ class Http2Protocol(asyncio.Protocol):
         return False
 
     def pause_writing(self) -> None:
-        self._stalled, self._out_pace = True, Pace(self._registry.now_s, self.taken_bytes())
-        self._regulate()
-        self._note()
+        self._writer.stall()
+        self._reader.regulate()
 
     def resume_writing(self) -> None:
-        self._stalled = False
-        if not self._over:
-            self._regulate()
+        self._writer.stalled = False
+        if not self._writer.gone:
+            self._reader.regulate()
             self._pump_all()
             self._settle()
 
     # Reading.
 
     def data_received(self, data: bytes) -> None:
-        self._unread = self._unread + data if self._unread else data
-        if not self._waits:
-            self._read()
+        self._reader.receive(data)
 
-    def _read(self) -> None:
-        """Read what has come, for as long as this turn of the loop allows, and the rest in a later one."""
-        turns, data, at = self._registry.reading, self._unread, 0
-        self._waits = False
-        while at < len(data) and not self._over and self._pause is None:
-            if turns.used_up():
-                self._waits = True
-                turns.wait(self._read)
-                break
-            size = max(_SMALL_SLICE_BYTES, min(self._meter.left_bytes, _SLICE_BYTES))
-            self._read_slice(data[at : at + size])
-            at += size
-        self._unread = b"" if self._over else data[at:]
-        self._regulate()
-
-    def _regulate(self) -> None:
-        """Take no more from the socket while the peer does not take what is sent, while what came waits here, or while
-        the peer is refused too often.
-        """
-        pause = self._stalled or self._waits or self._pause is not None
-        if pause != self._paused and not self._transport.is_closing():
-            self._paused = pause
-            if pause:
-                self._transport.pause_reading()
-            else:
-                self._transport.resume_reading()
-
-    def _read_slice(self, part: bytes) -> None:
+    def _parse(self, part: bytes) -> None:
         try:
             self._meter.feed(part)
             for event in self._h2.receive_data(part):
@@ -189,11 +153,11 @@ class Http2Protocol(asyncio.Protocol):
             case WindowUpdated(stream_id=0) | RemoteSettingsChanged():
                 self._pump_all()
             case ConnectionTerminated():
-                self._close(None)  # after a goodbye the library sends nothing more, so nobody can be answered
+                self._close(None)  # after GOAWAY the library sends nothing more, so no stream can be answered
 
     def _on_request(self, event: RequestReceived) -> None:
         check_head(event.headers)
-        self._registry.heard(self)
+        self._registry.mark_heard(self)
         if self._registry.draining:
             with suppress(ProtocolError):
                 self._h2.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
@@ -250,23 +214,11 @@ class Http2Protocol(asyncio.Protocol):
         stream.pending, stream.opened = None, True
         if is_paced(response.status):
             account, size = stream.account or self._client, stream.body_bytes
-            self._hold_back(self._registry.refusals.delay_s(account, size, request_ms=HTTP2_MS))
+            self._reader.hold_back(self._registry.refusals.delay_s(account, size, request_ms=HTTP2_MS))
         stream.release_body()
         with self._living(stream):
             self._respond(stream, response)
         self._settle()
-
-    def _hold_back(self, delay_s: float) -> None:
-        """Read and start nothing more for a while, where this peer is refused too often."""
-        if delay_s and self._pause is None and not self._registry.draining:
-            self._pause = asyncio.get_running_loop().call_later(delay_s, self._resume)
-            self._regulate()
-
-    def _resume(self) -> None:
-        self._pause = None
-        if not self._over:
-            self._read()
-            self._settle()
 
     @contextmanager
     def _living(self, stream: Http2Stream) -> Iterator[None]:
@@ -281,27 +233,19 @@ class Http2Protocol(asyncio.Protocol):
             response = fault_response(Request("", ""))
         bare = stream.head_only or response.status in BODILESS
         streams = response.stream is not None and not bare
-        self._h2.send_headers(stream.number, self._head(response), end_stream=bare or not (streams or response.body))
+        self._writer.send_head(stream, response, is_whole=bare or not (streams or response.body))
         if streams and response.stream is not None:
             stream.pending = asyncio.get_running_loop().create_task(self._run(stream, response.stream))
         elif bare or not response.body:
             self._finish(stream)
         else:
-            self._put(stream, response.body)
+            self._writer.put(stream, response.body)
             stream.ended = True
             self._pump(stream)
 
-    def _head(self, response: Response) -> list[tuple[bytes, bytes]]:
-        head = [(b":status", b"%d" % response.status), (b"date", self._registry.date[6:-2])]
-        if response.status not in BODILESS:
-            head.append((b"content-type", response.content_type))
-            if response.stream is None:
-                head.append((b"content-length", b"%d" % len(response.body)))
-        return head + [(name.lower(), value) for name, value in all_headers(response)]
-
     async def _send(self, stream: Http2Stream, data: bytes) -> None:
         if not stream.gone:
-            self._put(stream, data)
+            self._writer.put(stream, data)
             self._pump(stream)
             self._settle()
         await stream.room()
@@ -317,17 +261,17 @@ class Http2Protocol(asyncio.Protocol):
             self._reset(stream, ErrorCodes.INTERNAL_ERROR)
         self._settle()
 
-    def _put(self, stream: Http2Stream, data: bytes) -> None:
-        stream.out.put(data)
-        self._out_bytes += len(data)
-
     def _settle(self) -> None:
         """Start requests that the peer has made room for by taking its answers, and send what there is to send."""
         if self._settling:
             return
         self._settling = True
         turns = self._registry.reading
-        while self._waiting and self._pause is None and self._out_bytes <= self._registry.limits.unsent_bytes_max:
+        while (
+            self._waiting
+            and not self._reader.is_held_back
+            and self._writer.queued_bytes <= self._registry.limits.unsent_bytes_max
+        ):
             if turns.used_up():
                 if not self._starts_later:
                     self._starts_later = True
@@ -337,28 +281,13 @@ class Http2Protocol(asyncio.Protocol):
             if not stream.gone and not stream.opened:
                 self._start(stream)
         self._settling = False
-        self._send_out()
-        self._note()
+        self._writer.flush()
+        self._writer.note()
 
     def _start_on(self) -> None:
         self._starts_later = False
-        if not self._over:
+        if not self._writer.gone:
             self._settle()
-
-    def _note(self) -> None:
-        """Have what is kept for the peer counted with what all others have not taken."""
-        keeps = not self._over and self.unsent_bytes() > 0
-        if keeps or self._noted:
-            self._noted = keeps
-            self._registry.note_unsent(self)
-
-    def unsent_bytes(self) -> int:
-        """Return how many bytes are kept for the peer."""
-        return self._out_bytes + self._transport.get_write_buffer_size()
-
-    def taken_bytes(self) -> int:
-        """Return how many bytes the peer has taken since it connected."""
-        return self._written_bytes - self._transport.get_write_buffer_size()
 
     def _pump_all(self) -> None:
         for stream in list(self._streams.values()):
@@ -368,27 +297,12 @@ class Http2Protocol(asyncio.Protocol):
     def _pump(self, stream: Http2Stream) -> None:
         """Send what the peer's windows and the socket let through; end the stream where that was all."""
         with self._living(stream):
-            while stream.out and not self._stalled:
-                size = min(self._h2.local_flow_control_window(stream.number), self._h2.max_outbound_frame_size)
-                if size <= 0:
-                    break
-                data = stream.out.take(size)
-                self._out_bytes -= len(data)
-                self._h2.send_data(stream.number, data)
-                stream.sent_bytes += len(data)
-                self._meter.credit(2)
-                self._send_out()
-            if stream.out:
-                stream.block()
-            else:
-                stream.blocked = False
-                if stream.ended and not stream.gone:
-                    self._h2.end_stream(stream.number)
-                    self._finish(stream)
+            if self._writer.pump(stream):
+                self._finish(stream)
         stream.wake()
 
     def _finish(self, stream: Http2Stream) -> None:
-        """The response is out. A request still coming is told to stop."""
+        """End a stream whose response is sent. A request that is still coming is reset."""
         if stream.receiving:
             self._h2.reset_stream(stream.number, ErrorCodes.NO_ERROR)
         self._meter.credit(2)
@@ -399,60 +313,50 @@ class Http2Protocol(asyncio.Protocol):
         self._drop(stream)
 
     def _drop(self, stream: Http2Stream) -> None:
-        """Forget a stream; work that only it wanted is stopped."""
+        """Remove a stream; cancel the work that only its peer waited for."""
         self._streams.pop(stream.number, None)
         stream.gone = True
         stream.release_body()
-        self._out_bytes -= len(stream.out)
-        stream.out.clear()
+        self._writer.forget(stream)
         if isinstance(stream.pending, asyncio.Task) and stream.pending is not asyncio.current_task():
             stream.pending.cancel()
         stream.wake()
         self._idle_since_s = self._registry.now_s
         self._close_when_done()
 
-    def _send_out(self) -> None:
-        data = self._h2.data_to_send()
-        if data and not self._transport.is_closing():
-            self._written_bytes += len(data)
-            self._transport.write(data)
-
     # Ending.
 
     def _close_when_done(self) -> None:
-        if self._registry.draining and not self._streams and not self._over:
+        if self._registry.draining and not self._streams and not self._writer.gone:
             self._close(ErrorCodes.NO_ERROR)
 
     def _close(self, code: ErrorCodes | None) -> None:
-        """Say why, and close. ``None``: the library has said it already."""
-        self._over = True
+        """Send GOAWAY with this code, and close. ``None``: the library has sent it already."""
+        self._writer.gone = True
         if code is not None:
             self._h2.close_connection(code)
-        self._send_out()
+        self._writer.flush()
         self._transport.close()
         for stream in list(self._streams.values()):
             self._drop(stream)
 
     def abort(self) -> None:
         """Close without another byte."""
-        self._over = True
-        self._transport.abort()
+        self._writer.abort()
 
     def drain(self) -> None:
-        """Finish requests, end streams, refuse new ones; then say goodbye and close.
+        """Finish requests, end streams, refuse new ones; then send GOAWAY and close.
 
-        The goodbye comes last, because clients built on ``h2`` drop a connection that said it, with all its answers.
+        GOAWAY comes last, because clients built on ``h2`` drop a connection that sent it, with all its responses.
         """
-        if self._pause is not None:
-            self._pause.cancel()
-            self._resume()
+        self._reader.release()
         for stream in list(self._streams.values()):
             if stream.opened and stream.pending is not None:
                 stream.pending.cancel()
         self._close_when_done()
 
     def abandon(self) -> None:
-        """Answer at once what is still waiting, and close."""
+        """Answer pending requests at once with the error that the server stops, and close."""
         for stream in list(self._streams.values()):
             if stream.pending is not None:
                 stream.pending.cancel()
@@ -460,17 +364,17 @@ class Http2Protocol(asyncio.Protocol):
                 self._reset(stream, ErrorCodes.REFUSED_STREAM)
 
     def tick(self, now_s: float) -> None:
-        """Look at the deadlines of the connection and of its streams."""
+        """Check the deadlines of the connection and of its streams."""
         limits = self._registry.limits
         self._meter.refill(now_s - self._ticked_s)
         self._ticked_s = now_s
-        self._note()
+        self._writer.note()
         late_s = now_s - limits.tick_ms / 1000
         closing = self._transport.is_closing()
-        if closing or self._stalled:
+        if closing or self._writer.stalled:
             for stream in self._streams.values():
                 stream.pass_over(late_s)
-            if self._taken_too_slowly(late_s):
+            if self._writer.too_slow(late_s):
                 self._registry.counts.slow_readers += not closing
                 self.abort()
         elif self._block_since_s is not None and late_s - self._block_since_s > limits.header_ms / 1000:
@@ -480,15 +384,6 @@ class Http2Protocol(asyncio.Protocol):
             self._close(ErrorCodes.NO_ERROR)
         else:
             self._tick_streams(late_s)
-
-    def _taken_too_slowly(self, late_s: float) -> bool:
-        """Whether the peer takes what waits for it in the socket more slowly than it must."""
-        limits, taken_bytes = self._registry.limits, self.taken_bytes()
-        if self._out_pace is None:
-            self._out_pace = Pace(self._registry.now_s, taken_bytes)
-        return self._out_pace.too_slow(
-            late_s, taken_bytes, window_ms=limits.write_stall_ms, bytes_per_s_min=limits.body_bytes_per_s_min
-        )
 
     def _tick_streams(self, late_s: float) -> None:
         for stream in list(self._streams.values()):
@@ -500,7 +395,7 @@ class Http2Protocol(asyncio.Protocol):
         self._settle()
 
     def _tick_body(self, stream: Http2Stream, late_s: float) -> None:
-        """Look at a request that is being read."""
+        """Check the deadline of a request that is being read."""
         lapsed = stream.admission.lapsed() if stream.admission is not None else None
         if lapsed is not None:
             self._registry.counts.refused += 1

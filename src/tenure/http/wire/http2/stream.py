@@ -39,7 +39,7 @@ class OutQueue:
             self._size += len(data)
 
     def take(self, size: int) -> bytes:
-        """Remove so many bytes from the beginning, or all there are, and return them."""
+        """Remove ``size`` bytes from the beginning, or all there are, and return them."""
         taken: list[bytes] = []
         left = size = min(size, self._size)
         while left:
@@ -55,13 +55,13 @@ class OutQueue:
         return taken[0] if len(taken) == 1 else b"".join(taken)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove everything."""
         self._parts.clear()
         self._at = self._size = 0
 
 
 class Http2Stream:
-    """Keeps both directions of a stream. ``out`` holds bytes that flow control or the socket has not let through."""
+    """Both directions of a stream. ``out`` holds bytes that flow control or the socket has not let through."""
 
     __slots__ = (
         "_body",
@@ -148,7 +148,7 @@ class Http2Stream:
             self._length = int(length)
 
     def request(self, client: str) -> Request:
-        """The request as far as its head."""
+        """Return the request, without its body."""
         return Request(self._method, self._path, query=self._query, headers=self._headers, client=client)
 
     def expect_body(self, admission: Admission) -> None:
@@ -163,7 +163,7 @@ class Http2Stream:
 
     @property
     def passes_over(self) -> bool:
-        """Whether a body that is not wanted is so small, by its length, that it may come all the same."""
+        """Whether an unwanted body is so small, by its length, that it is read and discarded."""
         return self._length is not None and self._length <= self._registry.limits.small_body_bytes
 
     def read_body(self, data: bytes) -> None:
@@ -180,7 +180,7 @@ class Http2Stream:
         self._body.add(data)
 
     def body(self) -> Body:
-        """The whole body, now that it is there."""
+        """Return the whole body, which is complete."""
         self.receiving = False
         body = self._body.take()
         self._body = BodyParts()
@@ -188,7 +188,7 @@ class Http2Stream:
 
     @property
     def account(self) -> str:
-        """Who is charged for it; "" where it was refused before that was known."""
+        """The account that is charged for it; "" where it was refused before that was known."""
         return "" if self.admission is None else self.admission.account
 
     @property
@@ -197,13 +197,13 @@ class Http2Stream:
         return self._method == "HEAD"
 
     def release_body(self) -> None:
-        """The body is not needed any more."""
+        """Free the body, which is not needed any more."""
         self._body = BodyParts()
         if self._charge is not None:
             self._charge.release()
 
     def body_too_slow(self, now_s: float) -> bool:
-        """Whether the body comes more slowly than it must; asked on ticks while bytes are read."""
+        """Return whether the body comes more slowly than it must; called on ticks while bytes are read."""
         limits = self._registry.limits
         return self.receiving and self._body_pace.too_slow(
             now_s, self.body_bytes, window_ms=limits.body_grace_ms, bytes_per_s_min=limits.body_bytes_per_s_min
@@ -214,12 +214,12 @@ class Http2Stream:
         self._body_pace.skip(now_s)
 
     def block(self) -> None:
-        """The peer takes no more for now."""
+        """Measure from now on how fast the peer takes the response: it takes no more at the moment."""
         if not self.blocked:
             self.blocked, self._out_pace = True, Pace(self._registry.now_s, self.sent_bytes)
 
     def taken_too_slowly(self, now_s: float) -> bool:
-        """Whether the peer takes the response more slowly than it must."""
+        """Return whether the peer takes the response more slowly than it must."""
         limits = self._registry.limits
         return (
             self.blocked
@@ -242,7 +242,7 @@ class Http2Stream:
             raise ConnectionResetError("the peer is gone")
 
     def wake(self) -> None:
-        """There may be room again, or never again."""
+        """Wake the stream that waits for room: there may be some, or its peer is gone."""
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
         self._room = None

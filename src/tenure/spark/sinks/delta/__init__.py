@@ -1,1 +1,1 @@
-"""A Delta table, with and without Delta's connector."""
+"""Delta tables as sinks: with Delta's connector, and without it."""

@@ -1,12 +1,12 @@
-"""How far a Delta table is: the newest application transaction in its log, read by Spark itself.
+"""The marker of a Delta table: the newest application transaction in its log, read by Spark itself.
 
 Spark has no function for it. The history (``DESCRIBE HISTORY``, ``userMetadata``) goes away with the commits, 30 days
-later by default, and a table property would be a commit of its own, behind the data. The transactions in the log are
+later by default, and a table property would be a commit of its own, after the data. The transactions in the log are
 what Delta itself decides by: they are carried from checkpoint to checkpoint, so neither the clean-up of the log nor
-VACUUM takes them away. Reading the log by Spark's own readers needs nothing that Spark Connect or Spark 3.5 lacks, and
-reaches whatever storage the table is on.
+VACUUM removes them. Reading the log by Spark's own readers needs nothing that Spark Connect or Spark 3.5 lacks, and
+reaches any storage that the table is on.
 
-Only two things are read: the newest complete checkpoint, and of it one column; and the commits behind it.
+Only two things are read: one column of the newest complete checkpoint, and the commits after it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 from tenure.errors import Corrupt
-from tenure.spark.sinks.refusals import condition_of, expected
+from tenure.spark.sinks.refusals import condition_of, unlogged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,7 +38,7 @@ class LogFiles(NamedTuple):
 
 
 def transaction_version(spark: SparkSession, location: str, application: str) -> int | None:
-    """The version of the application's newest transaction; None where it has none or there is no table.
+    """Return the version of the application's newest transaction; None where it has none or there is no table.
 
     Raises Corrupt where the log has a hole.
     """
@@ -55,14 +55,14 @@ def transaction_version(spark: SparkSession, location: str, application: str) ->
     if not frames:
         return None
     found = frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
-    # Delta takes no version that is not greater than the last one, so the greatest is the newest.
+    # Delta takes only a version that is greater than the last one, so the greatest is the newest.
     newest = found.where(F.col("txn.appId") == application).agg(F.max("txn.version").alias("version")).collect()
     version = newest[0]["version"]
     return None if version is None else int(version)
 
 
 def log_files(names: Iterable[str]) -> LogFiles:
-    """Which of a log's files to read: the newest complete checkpoint and every commit behind it.
+    """Return which of a log's files to read: the newest complete checkpoint and every commit after it.
 
     Raises Corrupt where a commit in between is missing.
     """
@@ -87,11 +87,11 @@ def log_files(names: Iterable[str]) -> LogFiles:
 
 
 def _names(spark: SparkSession, log: str) -> list[str]:
-    """The names in the log's directory, listed by the driver alone; none where it is not there."""
+    """Return the names in the log's directory, listed by the driver alone; none where it is not there."""
     from pyspark.errors import AnalysisException
 
     try:
-        with expected():
+        with unlogged():
             listing = spark.read.format("text").load(log)
         return [unquote(url.rpartition("/")[2]) for url in listing.inputFiles()]
     except AnalysisException as error:

@@ -1,8 +1,8 @@
 """A Delta table as a sink, through Delta's own connector for Spark.
 
 Each commit carries the range's last sequence as an application transaction (``txnAppId``, ``txnVersion``), and Delta
-skips a version that it has seen. That is atomic with the rows, for an append as for a MERGE. Who writes the same range
-at the same time, such as a driver that was given up for dead, collides in Delta's log, and asks the marker again.
+skips a version that it has seen. That is atomic with the rows, for an append as for a MERGE. A second writer of the
+same range, such as a driver that was given up for dead, collides in Delta's log, and asks the marker again.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from urllib.parse import unquote
 
 from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Invalid
-from tenure.spark.sinks.arguments import column_names, connector_of, quoted
+from tenure.spark.sinks.arguments import column_names, connector_of, quote_name
 from tenure.spark.sinks.delta.marker import transaction_version
 from tenure.spark.sinks.files.table import FileTable
 from tenure.spark.sinks.merge import ORDER_BY, Merge, check_joining, merge_of
-from tenure.spark.sinks.nested import joining
+from tenure.spark.sinks.nested import new_fields
 from tenure.spark.sinks.places import Place
 from tenure.spark.sinks.protocol import Needs, is_held
-from tenure.spark.sinks.refusals import expected, settled
-from tenure.spark.sinks.session_conf import borrowed_conf
+from tenure.spark.sinks.refusals import named_refusals, unlogged
+from tenure.spark.sinks.session_conf import session_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,12 +46,12 @@ _TXN_VERSION = "spark.databricks.delta.write.txnVersion"
 
 
 class DeltaSink:
-    """Rows go to the Delta table at ``where``: a path, a URL (``s3://``, ``gs://``, ``file://``), or a table's name.
+    """A sink for the Delta table at ``where``: a path, a URL (``s3://``, ``gs://``, ``file://``), or a table's name.
 
     Without ``merge_keys`` rows are appended. With them the newest row of each key, by ``order_by``, replaces what the
     table holds under that key, and is deleted where ``delete_when``, SQL over the columns of the rows, is true of it.
-    ``evolve`` lets columns join the table. The table is made where it is not there. Raises Invalid for arguments that
-    contradict each other.
+    ``evolve`` lets columns join the table. The table is created if absent. Raises Invalid for arguments that contradict
+    each other.
 
     >>> from tenure.spark import DeltaSink
     >>> DeltaSink("s3://lake/orders", merge_keys=["order_id"]).name
@@ -82,8 +82,9 @@ class DeltaSink:
         return f"DeltaSink({self._where!r}, name={self.name!r})"
 
     def needs(self, spark_version: tuple[int, int]) -> Needs:
-        """Delta's connector, and Hadoop's S3 client where the table is on S3. Raises Invalid (``no_connector``) where
-        Delta has none for that Spark.
+        """Return Delta's connector, and Hadoop's S3 client where the table is on S3.
+
+        Raises Invalid (``no_connector``) where Delta has none for that Spark.
         """
         package = connector_of(
             "Delta", _PACKAGES, spark_version, small='SmallDelta, kind = "small_delta" in a pipeline file'
@@ -92,7 +93,7 @@ class DeltaSink:
         return Needs((package, *storage.packages), _CONF | storage.conf)
 
     def last_committed(self, spark: SparkSession, buffer: str) -> int | None:
-        """The newest application transaction in the table's log. Raises Corrupt for a log with a hole."""
+        """Return the newest application transaction in the table's log. Raises Corrupt for a log with a hole."""
         return self._last(spark, buffer, self.name)
 
     def write(self, frame: DataFrame, commit: Commit) -> None:
@@ -110,7 +111,7 @@ class DeltaSink:
 
         if holds():
             return
-        with settled(commit, holds):
+        with named_refusals(commit, holds):
             if self._merge is None:
                 self._append(frame, {"txnAppId": _application(commit), "txnVersion": str(commit.high)})
             else:
@@ -121,7 +122,7 @@ class DeltaSink:
         return None if location is None else transaction_version(spark, location, f"tenure/{buffer}/{sink}")
 
     def _location(self, spark: SparkSession) -> str | None:
-        """Where the table's files are; None for a table that is not there."""
+        """Return where the table's files are; None for a table that is not there."""
         if self._place is not None:
             return self._where
         if not spark.catalog.tableExists(self._where):
@@ -135,10 +136,10 @@ class DeltaSink:
 
     @property
     def _target(self) -> str:
-        """The table as SQL spells it."""
+        """Return the table as SQL spells it."""
         if self._place is not None:
-            return f"delta.{quoted(self._where)}"
-        return ".".join(quoted(part) for part in self._where.split("."))
+            return f"delta.{quote_name(self._where)}"
+        return ".".join(quote_name(part) for part in self._where.split("."))
 
     def _append(self, frame: DataFrame, options: dict[str, str]) -> None:
         writer = frame.write.format("delta").mode("append").options(**options)
@@ -152,23 +153,23 @@ class DeltaSink:
 
     def _merge_rows(self, frame: DataFrame, commit: Commit, merge: Merge) -> None:
         spark = frame.sparkSession
-        with borrowed_conf(spark, {}):  # not beside a MERGE, whose identity would become that of the append in there
+        with session_conf(spark, {}):  # not during a MERGE, whose identity would become that of the append in there
             self._prepare(frame)
-        with borrowed_conf(spark, {_TXN_APPLICATION: _application(commit), _TXN_VERSION: str(commit.high)}):
+        with session_conf(spark, {_TXN_APPLICATION: _application(commit), _TXN_VERSION: str(commit.high)}):
             merge.into(self._target, frame)
 
     def _prepare(self, frame: DataFrame) -> None:
-        """Make the table, or let the rows' new columns join it: by an append of no rows, as Delta does it by itself."""
+        """Create the table, or let the rows' new columns join it, by an append of no rows, as Delta itself does it."""
         from pyspark.errors import AnalysisException
         from pyspark.sql.types import StructType
 
         spark = frame.sparkSession
         try:
-            with expected():
+            with unlogged():
                 there = spark.sql(f"SELECT * FROM {self._target}").schema
-        except AnalysisException:  # no table: where it is something else, the append says so
+        except AnalysisException:  # no table: where it is something else, the append fails
             there = StructType()
-        new = joining(frame.schema, there)
+        new = new_fields(frame.schema, there)
         check_joining(new if there.fields else (), evolve=self._evolve)
         if new:
             self._append(spark.createDataFrame([], frame.schema), {})

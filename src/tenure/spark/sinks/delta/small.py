@@ -1,4 +1,4 @@
-"""A Delta table without Delta's connector: rows go through the driver and delta-rs. For small ranges.
+"""A Delta table as a sink without Delta's connector: rows go through the driver and delta-rs. For small ranges.
 
 The marker is the same application transaction that `DeltaSink` writes, so a table may move from one to the other.
 delta-rs cannot write tables with deletion vectors; a MERGE by key is not offered here.
@@ -17,7 +17,7 @@ from tenure.spark.sinks.arguments import column_names
 from tenure.spark.sinks.places import Place
 from tenure.spark.sinks.protocol import Needs, is_held
 from tenure.spark.sinks.refusals import disk_full
-from tenure.spark.sinks.to_driver import BYTES_MAX, ROWS_MAX, collected
+from tenure.spark.sinks.to_driver import BYTES_MAX, ROWS_MAX, to_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,11 +26,11 @@ __all__ = ["SmallDelta"]
 
 
 class SmallDelta:
-    """Rows are appended to the Delta table at ``where``, a path or a URL, by the driver.
+    """A sink by which the driver appends rows to the Delta table at ``where``, a path or a URL.
 
     A range of more than ``rows_max`` rows or ``bytes_max`` bytes (in Arrow) is refused. ``storage_options`` go to
-    deltalake as they are; keys are better left in the provider's usual environment. Raises Invalid for a place that
-    cannot be one.
+    deltalake as they are; keys are better left in the provider's usual environment. Raises Invalid for a malformed
+    place.
 
     >>> from tenure.spark import SmallDelta
     >>> SmallDelta("s3://lake/orders").name
@@ -64,12 +64,13 @@ class SmallDelta:
         return f"SmallDelta({self._uri!r}, name={self.name!r})"
 
     def needs(self, spark_version: tuple[int, int]) -> Needs:
-        """Nothing of Spark."""
+        """Return no needs: it needs nothing of Spark."""
         return Needs()
 
     def last_committed(self, spark: SparkSession, buffer: str) -> int | None:
-        """The newest application transaction in the table's log. Raises Invalid for a table that delta-rs cannot read,
-        Indeterminate where the storage cannot be asked now.
+        """Return the newest application transaction in the table's log.
+
+        Raises Invalid for a table that delta-rs cannot read, Indeterminate where the storage cannot be asked now.
         """
         return self._last(buffer, self.name)
 
@@ -83,7 +84,7 @@ class SmallDelta:
 
         if is_held(commit, self._last(commit.buffer, commit.sink)):
             return
-        rows = collected(frame, rows_max=self._rows_max, bytes_max=self._bytes_max)
+        rows = to_driver(frame, rows_max=self._rows_max, bytes_max=self._bytes_max)
         table = ArrowDeltaSink(
             self._uri,
             rows.schema,

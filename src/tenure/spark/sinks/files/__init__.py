@@ -1,1 +1,1 @@
-"""Parquet files in a directory as a table."""
+"""The file table: Parquet files in a directory, with a commit log, staging and compaction."""

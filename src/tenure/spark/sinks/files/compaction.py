@@ -1,13 +1,13 @@
-"""Many small files of a file table into few large ones, in place, while others read and write it.
+"""Compaction of a file table: many small files into few large ones, in place, with concurrent readers and writers.
 
 Small files of one partition and of about the same size are rewritten together. One commit of the table's log names the
 new files and leaves out the old ones, so a reader sees the one or the other. Only a compact number of the log restates
-everything and can leave files out; numbers in front of it are filled with commits that add nothing.
+everything and can leave files out; numbers before it are filled with commits that add nothing.
 
 The commit carries a mark, as a range does: the number that the log had when the files were chosen. A compaction that
 finds such a mark at its own number or above was overtaken, and adds nothing. So what an attempt left behind can be
-removed by the same rule as that of a range (``file_stage``). Replaced files stay for a while, for readers that know
-them from the log of before; which ones they are is written down before the commit.
+removed by the same rule as that of a range (``stage``). Replaced files stay for a while, for readers that know them
+from the log of before; they are recorded before the commit.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from tenure.spark.sinks.files.log import ATTEMPTS_MAX, FileLog, LogState
 from tenure.spark.sinks.files.stage import Stage
 from tenure.spark.sinks.places import Place
 
-__all__ = ["FileCompaction", "Rewriter", "chosen"]
+__all__ = ["FileCompaction", "Rewriter", "choose_files"]
 
 _OWN: Final = "_compaction"
-"""Stands for buffer and sink in the mark of a compaction; no buffer has this name."""
+"""Buffer and sink in the mark of a compaction; no buffer has this name."""
 _REPLACED: Final = "_replaced/"
 _RECORD: Final = re.compile(r"([0-9]+)-[0-9]+-[0-9a-f]{16}\.json")
 _RECORD_BYTES_MAX: Final = 16 << 20
@@ -42,7 +42,7 @@ _ROUNDS_MAX: Final = 10_000
 
 
 class Rewriter(Protocol):
-    """Reads and writes data files, by paths as Spark is told them."""
+    """A reader and writer of data files, by Spark's paths."""
 
     def rewrite(self, paths: Sequence[str], folder: str) -> None:
         """Write the rows of the files as one more file in the folder."""
@@ -61,8 +61,10 @@ class Chosen(NamedTuple):
 
 
 class FileCompaction:
-    """Compacts one table. ``files_min`` is how many small files are worth a rewrite where they are less than half of
-    ``file_bytes`` together; replaced files are removed ``keep_ms`` later, by the next run.
+    """A compaction of one table.
+
+    ``files_min`` is how many small files are worth a rewrite where they are less than half of ``file_bytes`` together;
+    replaced files are removed ``keep_ms`` later, by the next run.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class FileCompaction:
         before = after = 0
         for _ in range(_ROUNDS_MAX):
             state = background().run(self._log.read())
-            found = chosen(self._place, state.files, file_bytes=self._file_bytes, files_min=self._files_min)
+            found = choose_files(self._place, state.files, file_bytes=self._file_bytes, files_min=self._files_min)
             if not found:
                 break
             made = self._round(state, found[:_REWRITES_MAX])
@@ -95,7 +97,7 @@ class FileCompaction:
     def _round(self, state: LogState, found: Sequence[Chosen]) -> int | None:
         """Rewrite and commit; return the number of new files, None where another compaction was faster."""
         commit = Commit(_OWN, _OWN, state.last, state.last, 1)
-        stage = Stage(self._place, self._log.patient, commit)
+        stage = Stage(self._place, self._log.retrying, commit)
         old = [line for one in found for line in one.lines]
         try:
             for one in found:
@@ -106,7 +108,7 @@ class FileCompaction:
         except Exception:
             with suppress(TenureError):
                 background().run(stage.discard())
-            # One that was faster removes what this one is writing.
+            # Another compaction that was faster removes what this one is writing.
             if _is_overtaken(background().run(self._log.read()), commit):
                 return None
             raise
@@ -126,7 +128,7 @@ class FileCompaction:
 
     async def _finish(self, stage: Stage, mark: Mark, old: Sequence[Line], lines: Sequence[Line]) -> int | None:
         keys = [self._place.key_of(line.path) for line in old]
-        await self._log.patient.create_own(f"{_REPLACED}{stage.attempt}.json", msgspec.json.encode(keys))
+        await self._log.retrying.create_own(f"{_REPLACED}{stage.attempt}.json", msgspec.json.encode(keys))
         committed = await self._commit(mark, old, lines)
         if not committed:
             await stage.discard()
@@ -134,7 +136,7 @@ class FileCompaction:
         return len(lines) if committed else None
 
     async def _commit(self, mark: Mark, old: Sequence[Line], lines: Sequence[Line]) -> bool:
-        """Replace the files in the log; False where another compaction did so with some of them."""
+        """Replace the files in the log; return False where another compaction replaced some of them."""
         dropped = {line.path for line in old}
         for turn in range(ATTEMPTS_MAX):
             state = await self._log.read()
@@ -143,23 +145,23 @@ class FileCompaction:
             if not dropped <= {line.path for line in state.files}:
                 return False
             if not await self._log.replace(state, mark, dropped=dropped, files=lines):
-                await self._log.patient.pause(turn, 250)
+                await self._log.retrying.pause(turn, 250)
         raise Overloaded("others commit to the table all the time", code="table_busy")
 
     async def _remove_replaced(self) -> None:
         """Delete files that compactions replaced long enough ago, and the records that name them."""
-        state, patient = await self._log.read(), self._log.patient
+        state, retrying = await self._log.read(), self._log.retrying
         last = state.marks.get((_OWN, _OWN))
         if last is None:
             return
         live = {self._place.key_of(line.path) for line in state.files}
-        due_ms = await patient.store.now_ms() - self._keep_ms
+        due_ms = await retrying.store.now_ms() - self._keep_ms
         records, due, kept = list[str](), set[str](), set[str]()
-        async for info in patient.listed(_REPLACED):
+        async for info in retrying.list_objects(_REPLACED):
             match = _RECORD.fullmatch(info.key.removeprefix(_REPLACED))
-            if match is None or int(match[1]) > last.high:  # a compaction that is under way
+            if match is None or int(match[1]) > last.high:  # a compaction under way
                 continue
-            keys = msgspec.json.decode(await patient.get(info.key, _RECORD_BYTES_MAX), type=list[str])
+            keys = msgspec.json.decode(await retrying.get(info.key, _RECORD_BYTES_MAX), type=list[str])
             if not live.isdisjoint(keys):  # of an attempt that was given up
                 records.append(info.key)
             elif info.modified_ms <= due_ms:
@@ -168,18 +170,18 @@ class FileCompaction:
             else:
                 kept.update(keys)
         if records:
-            await patient.delete(sorted(due - kept))
-            await patient.delete(records)
+            await retrying.delete(sorted(due - kept))
+            await retrying.delete(records)
 
 
 def _is_overtaken(state: LogState, own: Commit | Mark) -> bool:
-    """Whether a compaction, of this number or a later one, is in the log."""
+    """Return whether a compaction, of this number or a later one, is in the log."""
     last = state.last_committed(_OWN, _OWN)
     return last is not None and last >= own.high
 
 
-def chosen(place: Place, lines: Sequence[Line], *, file_bytes: int, files_min: int) -> list[Chosen]:
-    """Return which files are rewritten together: of one folder, of about one size, in the order of the log.
+def choose_files(place: Place, lines: Sequence[Line], *, file_bytes: int, files_min: int) -> list[Chosen]:
+    """Return the files that are rewritten together: of one folder, of about one size, in the order of the log.
 
     Sizes are compared by the power of eight, so that a file is rewritten a few times until it is large, and not with
     every file that joins.

@@ -1,9 +1,9 @@
-"""The lines of a file table's log: Spark's own, with a marker that Spark reads over.
+"""The lines of a file table's log: Spark's own, with a marker that Spark ignores.
 
-A log file is ``v1`` and one JSON object per line, a ``SinkFileStatus`` of Spark: what `spark.read` of the directory
-follows. How far each buffer has come stands in a line of its own, which names the table's directory. Readers leave
-directories out, and fields that they do not know; so the marker is part of the very object that adds the files, also
-where it adds none.
+A log file is ``v1`` and one JSON object per line, a ``SinkFileStatus`` of Spark, which `spark.read` of the directory
+follows. How far each buffer has come is in a line of its own, which names the table's directory. Readers leave out
+directories, and fields that they do not know; so the marker is part of the same object that adds the files, also where
+it adds none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Line", "Mark", "decode", "encode", "file_line", "mark_line"]
 
 _VERSION = b"v1"
 _BLOCK_BYTES = 128 << 20
-"""What Spark splits a file by where the store does not say; only a hint."""
+"""Spark's split size of a file where the store gives none; only a hint."""
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -55,22 +55,22 @@ _encoder = msgspec.json.Encoder()
 
 
 def file_line(path: str, *, size_bytes: int, modified_ms: int) -> Line:
-    """The line that adds a file; ``path`` is its URL."""
+    """Return the line that adds a file; ``path`` is its URL."""
     return Line(path, size_bytes, False, modified_ms, 1, _BLOCK_BYTES, "add")
 
 
 def mark_line(table: str, mark: Mark) -> Line:
-    """The line that says how far a buffer has come; ``table`` is the directory's URL."""
+    """Return the line that marks how far a buffer has come; ``table`` is the directory's URL."""
     return Line(table, 0, True, 0, 1, _BLOCK_BYTES, "add", mark)
 
 
 def encode(lines: Iterable[Line]) -> bytes:
-    """A log file."""
+    """Return the bytes of a log file."""
     return b"\n".join([_VERSION, *map(_encoder.encode, lines)])
 
 
 def decode(key: str, data: bytes) -> Sequence[Line]:
-    """The lines of a log file. Raises Corrupt for what is none, or of a version of Spark's that is not known."""
+    """Return the lines of a log file. Raises Corrupt for other bytes, or an unknown version of Spark's."""
     version, _, rest = data.partition(b"\n")
     if version.strip() != _VERSION:
         raise Corrupt(f"{key} is no log of a file table: it begins with {version[:20]!r}", code="table_log_damaged")

@@ -1,12 +1,13 @@
-"""The log of a file table: which files it has, and how far each buffer is in it.
+"""The commit log of a file table: its files, and how far each buffer is in it.
 
 The layout is that of Spark's streaming file sink: ``_spark_metadata/<n>``, and every tenth is ``<n>.compact`` with
-everything so far, so that a reader needs one compact file and at most nine behind it. A commit is the creation of the
-next number, only if it is absent. Whoever loses a number reads the log again and looks whether its range is there.
+everything so far, so that a reader needs one compact file and at most nine after it. A commit is the creation of the
+next number, only if it is absent. A writer that loses a number reads the log again and checks whether its range is
+there.
 
 Old numbers are deleted, as each compact file is as long as the table: without that a log grows with the square of the
 commits. So a driver that slept may create a number that was used before. It lists the log after each commit: a compact
-file beyond its own number means that it has to look whether its commit is part of it.
+file beyond its own number means that it has to check whether its commit is part of it.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ INTERVAL = 10
 LOG_BYTES_MAX = 512 << 20
 """The largest log file that is read: about 300 bytes for each file of the table."""
 KEEP_MS = 600_000
-"""How long a number stays that a later compact file covers: a reader may be behind it."""
+"""How long a number stays that a later compact file covers: a reader may still be behind it."""
 ATTEMPTS_MAX = 100
-"""Commits of others that one commit or one reading may meet."""
+"""Other writers' commits that one commit or one read may meet."""
 LISTINGS_MAX = 5
 """A listing that runs beside a commit may show a number and not the one before it; several do not."""
 
@@ -42,7 +43,7 @@ _NAME = re.compile(r"(0|[1-9][0-9]{0,17})(\.compact)?")
 
 
 class LogState(msgspec.Struct):
-    """What the log says: its last number (-1 where it is empty), the files, the last mark of each buffer and sink."""
+    """The log's state: its last number (-1 if empty), the files, the last mark of each buffer and sink."""
 
     last: int = -1
     files: list[Line] = []
@@ -65,14 +66,14 @@ class FileLog:
 
     def __init__(self, store: ObjectStore, table: str, *, settings: BufferSettings | None = None) -> None:
         self._settings = settings or BufferSettings()
-        self.patient = RetryingStore(Metered(store, BufferMetrics()), self._settings)
+        self.retrying = RetryingStore(Metered(store, BufferMetrics()), self._settings)
         self._table = table
 
     async def read(self) -> LogState:
-        """The present state. Raises Corrupt where numbers are missing, Invalid where another program's log is there."""
+        """Return the present state. Raises Corrupt where numbers are missing, Invalid for another program's log."""
         for attempt in range(ATTEMPTS_MAX):
             numbers = await self._numbers()
-            wanted = _wanted(numbers)
+            wanted = _needed_numbers(numbers)
             gap = next((number for number in wanted if number not in numbers), None)
             if gap is not None and attempt >= LISTINGS_MAX:
                 raise Corrupt(f"the table's log has no number {gap}, but later ones", code="table_log_gap")
@@ -81,55 +82,55 @@ class FileLog:
                     return await self._state(wanted)
             except ObjectMissing:  # it was covered, and deleted, since it was listed
                 pass
-            await self.patient.pause(attempt, self._settings.conflict_ms_max)
+            await self.retrying.pause(attempt, self._settings.conflict_ms_max)
         raise Overloaded("the table's log changes faster than it can be read", code="table_busy")
 
     async def append(self, state: LogState, mark: Mark, files: Sequence[Line]) -> bool:
-        """Commit behind exactly this state; False where another was faster, or may have been: read, then decide.
+        """Commit after exactly this state; return False where another was faster, or may have been: read, then decide.
 
         Raises Indeterminate where the outcome is unknown.
         """
         number = state.last + 1
         if _is_compact(number):
-            return await self._create(number, self._restated(state, mark, [*state.files, *files]))
+            return await self._create(number, self._restate(state, mark, [*state.files, *files]))
         return await self._create(number, encode([mark_line(self._table, mark), *files]))
 
     async def replace(self, state: LogState, mark: Mark, *, dropped: Collection[str], files: Sequence[Line]) -> bool:
-        """As ``append``, and leave out the files at the paths ``dropped``.
+        """Append, and leave out the files at the paths ``dropped``.
 
-        False also where the next number adds to those before it and leaves nothing out: it is then taken by a commit
-        that adds nothing. There is a mark in the log already.
+        Return False as ``append`` does, and where the next number adds to those before it and leaves nothing out: it is
+        then taken by a commit that adds nothing. There is a mark in the log already.
         """
         number = state.last + 1
         if not _is_compact(number):
             await self._create(number, encode([mark_line(self._table, next(iter(state.marks.values())))]))
             return False
         kept = [line for line in state.files if line.path not in dropped]
-        return await self._create(number, self._restated(state, mark, [*kept, *files]))
+        return await self._create(number, self._restate(state, mark, [*kept, *files]))
 
-    def _restated(self, state: LogState, mark: Mark, files: Sequence[Line]) -> bytes:
-        """Return everything that the log says, with one mark more."""
+    def _restate(self, state: LogState, mark: Mark, files: Sequence[Line]) -> bytes:
+        """Return everything in the log, with one mark more."""
         marks = state.marks | {(mark.buffer, mark.sink): mark}
         return encode([*(mark_line(self._table, one) for one in marks.values()), *files])
 
     async def _create(self, number: int, data: bytes) -> bool:
-        """Commit a number, and forget those that are covered."""
+        """Commit a number, and delete those that are covered."""
         if len(data) > LOG_BYTES_MAX:
             raise Invalid(
                 f"the table's log would have {len(data):,} bytes, the limit is {LOG_BYTES_MAX:,}: write larger ranges "
                 "and fewer files, or begin another table",
                 code="table_log_too_large",
             )
-        if not await self.patient.create(_key(number), data):
+        if not await self.retrying.create(_key(number), data):
             return False
         numbers = await self._numbers()
         await self._forget(numbers)
         return not any(other > number and _is_compact(other) for other in numbers)
 
     async def _numbers(self) -> dict[int, ObjectInfo]:
-        """The log's numbers, ascending."""
+        """Return the log's numbers, ascending."""
         found = dict[int, ObjectInfo]()
-        async for info in self.patient.listed(LOG):
+        async for info in self.retrying.list_objects(LOG):
             match = _NAME.fullmatch(info.key.removeprefix(LOG))
             if match is None:  # checksums and half-written files of Hadoop's
                 continue
@@ -143,7 +144,7 @@ class FileLog:
         return dict(sorted(found.items()))
 
     async def _state(self, wanted: range) -> LogState:
-        reads = [self.patient.get(_key(number), LOG_BYTES_MAX) for number in wanted]
+        reads = [self.retrying.get(_key(number), LOG_BYTES_MAX) for number in wanted]
         state = LogState(wanted.stop - 1)
         for number, data in zip(wanted, await asyncio.gather(*reads), strict=True):
             state.add(decode(_key(number), data))
@@ -157,11 +158,11 @@ class FileLog:
         before_ms = max(info.modified_ms for info in numbers.values()) - KEEP_MS
         old = [info.key for number, info in numbers.items() if number < compacts[-2] and info.modified_ms < before_ms]
         if old:
-            await self.patient.delete(old)
+            await self.retrying.delete(old)
 
 
-def _wanted(numbers: Collection[int]) -> range:
-    """The numbers that together say everything: the last compact file and those behind it."""
+def _needed_numbers(numbers: Collection[int]) -> range:
+    """Return the numbers that together hold everything: the last compact file and those after it."""
     last = max(numbers, default=-1)
     return range(max(0, (last + 1) // INTERVAL * INTERVAL - 1), last + 1)
 

@@ -1,9 +1,9 @@
-"""Where an attempt's files lie before they are part of a file table, and what becomes of them.
+"""Staging of a file table's commits: an attempt's files before the log names them, and their removal.
 
 Spark writes to ``_staging/<slot>/<attempt>/``; the driver gives each file its final name beside the others, which
-holds the attempt's, and only then may the log name it. An attempt whose range the log holds can never be committed any
-more. That, and not an age, says what may be removed: also under the hands of a driver that was given up and still
-writes. Its commit will find the range held.
+contains the attempt's, and only then may the log name it. An attempt whose range the log holds can never be committed
+any more. That, and not an age, decides what may be removed: also while a driver that was given up still writes. Its
+commit will find the range held.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _ATTEMPT = re.compile(r"[0-9]+-([0-9]+)-[0-9a-f]{16}")
 class Stage:
     """The attempts at one sink's commits of one buffer."""
 
-    def __init__(self, place: Place, patient: RetryingStore, commit: Commit) -> None:
-        self._place, self._patient, self._commit = place, patient, commit
+    def __init__(self, place: Place, retrying: RetryingStore, commit: Commit) -> None:
+        self._place, self._retrying, self._commit = place, retrying, commit
         slot = hashlib.sha256(f"{commit.buffer}/{commit.sink}".encode()).hexdigest()[:16]
         self._slot = f"{_STAGING}{slot}/"
         self.attempt = f"{commit.low}-{commit.high}-{secrets.token_hex(8)}"
@@ -39,28 +39,28 @@ class Stage:
 
     @property
     def spark_path(self) -> str:
-        """Where Spark writes this attempt."""
+        """Return where Spark writes this attempt."""
         return self._place.spark_path(self.key)
 
     async def publish(self) -> list[Line]:
-        """Give every file its final name, durably; the lines that a log adds them with."""
+        """Give every file its final name, durably; return the lines that add them to the log."""
         gate = asyncio.Semaphore(_COPIES_MAX)
 
         async def one(staged: str, size_bytes: int, modified_ms: int) -> Line:
             target = self._target(self.attempt, staged)
             async with gate:
-                await self._patient.copy(staged, target)
+                await self._retrying.copy(staged, target)
             return file_line(self._place.spark_url_of(target), size_bytes=size_bytes, modified_ms=modified_ms)
 
         prefix = f"{self.key}/"
-        found = [info async for info in self._patient.listed(prefix) if _is_data(info.key.removeprefix(prefix))]
+        found = [info async for info in self._retrying.list_objects(prefix) if _is_data(info.key.removeprefix(prefix))]
         return list(await asyncio.gather(*(one(info.key, info.bytes, info.modified_ms) for info in found)))
 
     async def clean(self, state: LogState) -> None:
-        """Remove every attempt that is part of the log or can be no more, this one among them."""
+        """Remove every attempt that is part of the log or can no longer be, this one among them."""
         last = state.last_committed(self._commit.buffer, self._commit.sink)
         attempts = dict[str, list[str]]()
-        async for info in self._patient.listed(self._slot):
+        async for info in self._retrying.list_objects(self._slot):
             attempts.setdefault(info.key.removeprefix(self._slot).partition("/")[0], []).append(info.key)
         named = {self._place.key_of(line.path) for line in state.files} if attempts else set()
         for attempt, staged in attempts.items():
@@ -72,22 +72,22 @@ class Stage:
 
     async def discard(self) -> None:
         """Remove this attempt, which no commit has named and none will."""
-        staged = [info.key async for info in self._patient.listed(f"{self.key}/")]
+        staged = [info.key async for info in self._retrying.list_objects(f"{self.key}/")]
         prefix = f"{self.key}/"
         published = [self._target(self.attempt, key) for key in staged if _is_data(key.removeprefix(prefix))]
         await self._remove(self.attempt, [*published, *staged])
 
     async def _remove(self, attempt: str, keys: list[str]) -> None:
-        await self._patient.delete(keys)
+        await self._retrying.delete(keys)
         if self._place.local is not None:  # a directory of a file system stays when its files go
             await asyncio.to_thread(shutil.rmtree, self._place.local / self._slot / attempt, True)
 
     def _target(self, attempt: str, staged: str) -> str:
-        """The final key of a staged file: the same whoever asks, so that it can be found again without a record."""
+        """Return the final key of a staged file: always the same, so that it can be found again without a record."""
         folder, _, name = staged.removeprefix(f"{self._slot}{attempt}/").rpartition("/")
         return f"{folder}/{attempt}-{name}" if folder else f"{attempt}-{name}"
 
 
 def _is_data(path: str) -> bool:
-    """Whether Spark's readers would take it; not so its marks, checksums and what a task has not committed."""
+    """Return whether Spark's readers would take it; not its marks, checksums and files of uncommitted tasks."""
     return not any(part.startswith(("_", ".")) for part in path.split("/"))

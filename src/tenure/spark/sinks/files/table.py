@@ -1,8 +1,8 @@
-"""Parquet files in a directory as a table that takes every range once, readable by any Spark without a connector.
+"""The file table: Parquet files in a directory that take every range once, readable by any Spark without a connector.
 
 Its commit log is that of Spark's own streaming file sink, so ``spark.read.parquet(directory)`` reads exactly what was
-committed, each row once; other readers ask `files`. What the log looks like is in ``file_log``, what becomes of an
-attempt that was given up in ``file_stage``.
+committed, each row once; other readers ask `files`. The log's layout is in ``log``, the removal of abandoned attempts
+in ``stage``.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-__all__ = ["FileTable", "files", "nullable"]
+__all__ = ["FileTable", "files", "make_nullable"]
 
 
-def nullable(frame: DataFrame) -> DataFrame:
-    """The same rows; columns that Spark holds for never null are null as far as it can tell."""
+def make_nullable(frame: DataFrame) -> DataFrame:
+    """Return the same rows with every column declared nullable."""
     from pyspark.sql import functions as f
 
     if all(field.nullable and _open(field.dataType) == field.dataType for field in frame.schema.fields):
@@ -47,7 +47,7 @@ def nullable(frame: DataFrame) -> DataFrame:
 
 
 def _open(kind: DataType) -> DataType:
-    """The type with everything inside of it nullable."""
+    """Return the type with everything inside of it nullable."""
     from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
     match kind:
@@ -67,11 +67,11 @@ _HADOOP = {(3, 5): "3.3.4", (4, 0): "3.4.1", (4, 1): "3.4.2", (4, 2): "3.5.0", (
 
 
 class FileTable:
-    """Rows as Parquet files below ``where``: a path, ``file://``, ``s3://`` (``s3a://`` is the same) or ``gs://``.
+    """A sink that writes Parquet files below ``where``: a path, ``file://``, ``s3://`` (or ``s3a://``) or ``gs://``.
 
     ``partition_by`` names columns that become directories (``day=2026-11-15``); ``rows_per_file_max`` splits what one
-    task writes; ``compression`` is one of Parquet's. Columns may join later: read with
-    ``mergeSchema``. Raises Invalid for a place that cannot be one.
+    task writes; ``compression`` is one of Parquet's. Columns may join later: read with ``mergeSchema``. Raises Invalid
+    for a malformed place.
 
     >>> from tenure.spark import FileTable
     >>> FileTable("s3://lake/orders", partition_by=["day"]).name
@@ -103,7 +103,7 @@ class FileTable:
         return f"FileTable({self._place.url!r}, name={self.name!r})"
 
     def needs(self, spark_version: tuple[int, int]) -> Needs:
-        """Nothing on a file system; Hadoop's S3 client for S3. Raises Invalid for a Spark that is not known."""
+        """Return nothing on a file system; Hadoop's S3 client for S3. Raises Invalid for a Spark that is not known."""
         if not self._place.spark_url.startswith("s3a:"):
             return Needs()
         if spark_version not in _HADOOP:
@@ -112,8 +112,9 @@ class FileTable:
         return Needs((f"org.apache.hadoop:hadoop-aws:{_HADOOP[spark_version]}",), self._place.hadoop())
 
     def last_committed(self, spark: SparkSession, buffer: str) -> int | None:
-        """What the log's last mark of the buffer says. Raises Corrupt for a damaged log, Indeterminate where the store
-        cannot be asked now.
+        """Return the log's last mark of the buffer.
+
+        Raises Corrupt for a damaged log, Indeterminate where the store cannot be asked now.
         """
         return background().run(self._log().read()).last_committed(buffer, self.name)
 
@@ -128,7 +129,7 @@ class FileTable:
         log = self._log()
         if is_held(commit, background().run(log.read()).last_committed(commit.buffer, commit.sink)):
             return
-        stage = Stage(self._place, log.patient, commit)
+        stage = Stage(self._place, log.retrying, commit)
         try:
             with named_causes(_not_there(commit)):
                 self._stage(frame, stage)
@@ -137,11 +138,11 @@ class FileTable:
             # A successor that has committed the range removes what this driver is writing.
             if is_held(commit, background().run(log.read()).last_committed(commit.buffer, commit.sink)):
                 return
-            with contextlib.suppress(TenureError):  # what a full disk has no room for twice
+            with contextlib.suppress(TenureError):  # a full disk may have no room for this either
                 background().run(stage.discard())
             raise
         state = background().run(self._commit(log, commit, stage.attempt, lines))
-        with contextlib.suppress(TenureError):  # the rows are there; what is left now the next write removes
+        with contextlib.suppress(TenureError):  # the rows are there; the next write removes what is left now
             background().run(stage.clean(state))
 
     def skip(self, commit: Commit) -> None:
@@ -162,7 +163,7 @@ class FileTable:
 
         try:
             # With the second algorithm a task that dies while it commits leaves a part of its files.
-            writer = nullable(frame).write.option("mapreduce.fileoutputcommitter.algorithm.version", "1")
+            writer = make_nullable(frame).write.option("mapreduce.fileoutputcommitter.algorithm.version", "1")
             if self._partition_by:
                 writer = writer.partitionBy(*self._partition_by)
             if self._rows_per_file_max is not None:
@@ -172,7 +173,7 @@ class FileTable:
             raise Invalid(f"the table cannot take the rows: {error}", code="sink_rejected") from error
 
     async def _commit(self, log: FileLog, commit: Commit, attempt: str, lines: list[Line]) -> LogState:
-        """Name the files in the log, behind a state that the range follows; the state that holds it."""
+        """Name the files in the log, after a state that the range follows; return the state that holds it."""
         mark = Mark.of(commit, attempt)
         for turn in range(ATTEMPTS_MAX):
             state = await log.read()
@@ -184,7 +185,7 @@ class FileTable:
                 state.add([*lines])
                 state.marks[commit.buffer, commit.sink] = mark
                 return state
-            await log.patient.pause(turn, 250)
+            await log.retrying.pause(turn, 250)
         raise Overloaded("others commit to the table all the time", code="table_busy")
 
 
@@ -193,7 +194,7 @@ def _not_there(commit: Commit) -> str:
 
 
 def files(where: str | Path) -> list[str]:
-    """The committed files of a table, for readers that do not follow its log: paths on a file system, URLs elsewhere.
+    """Return the committed files of a table, for readers that do not follow its log: paths, or URLs elsewhere.
 
     Raises Corrupt for a damaged log, Invalid where the table is not where it was written.
     """

@@ -1,1 +1,1 @@
-"""An Iceberg table, with and without Iceberg's connector."""
+"""Iceberg tables as sinks: with Iceberg's connector, and without it."""

@@ -1,11 +1,11 @@
-"""How far an Iceberg table is: the newest of our snapshots that its main branch is built on.
+"""The marker of an Iceberg table: the newest of our snapshots that its main branch is built on.
 
-A snapshot carries the commit's identity as its ``wap.id``, or as ``published-wap-id`` where it was published behind
+A snapshot carries the commit's identity as its ``wap.id``, or as ``published-wap-id`` where it was published after
 another writer's; one that pyiceberg wrote carries it as ``tenure.commit``. Only ancestors of the main branch count: a
-staged snapshot that nobody published holds nothing.
+staged snapshot that was not published holds nothing.
 
 Snapshots expire, so a table property repeats the sequence. A property stays where a table is rolled back, so it counts
-only where the snapshots do not say otherwise: none of ours is left, and older ones have expired.
+only where the snapshots do not contradict it: none of ours is left, and older ones have expired.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Snapshot", "held_high", "high_of", "property_of", "wap_id_of"]
 
 
 class Snapshot(NamedTuple):
-    """What is asked of a snapshot of a table."""
+    """The fields of a table's snapshot that the marker needs."""
 
     number: int
     parent: int | None
@@ -30,17 +30,17 @@ class Snapshot(NamedTuple):
 
 
 def wap_id_of(commit: Commit) -> str:
-    """The identity of a commit, as its snapshot carries it."""
+    """Return the identity of a commit, as its snapshot carries it."""
     return f"tenure/{commit}"
 
 
 def property_of(buffer: str, sink: str) -> str:
-    """The table property that repeats the sequence."""
+    """Return the table property that repeats the sequence."""
     return f"tenure.{buffer}.{sink}"
 
 
 def high_of(wap_id: str | None, buffer: str, sink: str) -> int | None:
-    """The last sequence of one of our identities; None for anybody else's."""
+    """Return the last sequence of one of our identities; None for any other."""
     prefix = f"tenure/{buffer}/{sink}/"
     if wap_id is None or not wap_id.startswith(prefix):
         return None
@@ -57,7 +57,7 @@ def held_high(
     the property: the table was rolled back. Without one of ours, the property is right if older snapshots have expired.
     """
     line = list(_line(snapshots, head))
-    names = (name for each in line for name in (each.staged_as, each.published_as, _prefixed(each.noted_as)))
+    names = (name for each in line for name in (each.staged_as, each.published_as, _with_prefix(each.noted_as)))
     highs = [high for name in names if (high := high_of(name, buffer, sink)) is not None]
     if highs:
         return max(highs)
@@ -65,12 +65,12 @@ def held_high(
     return None if whole or remembered is None else int(remembered)
 
 
-def _prefixed(noted: str | None) -> str | None:
+def _with_prefix(noted: str | None) -> str | None:
     return None if noted is None else f"tenure/{noted}"
 
 
 def _line(snapshots: Mapping[int, Snapshot], head: int | None) -> Iterator[Snapshot]:
-    """The snapshot and its ancestors, newest first, up to those that have expired."""
+    """Yield the snapshot and its ancestors, newest first, up to those that have expired."""
     while head is not None and head in snapshots:
         yield snapshots[head]
         head = snapshots[head].parent

@@ -1,8 +1,8 @@
-"""An Iceberg table without Iceberg's connector: rows go through the driver and pyiceberg. For small ranges.
+"""An Iceberg table as a sink without Iceberg's connector: rows go through the driver and pyiceberg. For small ranges.
 
 Rows and marker, in the snapshot and in a table property, are one commit of the table, and it is only taken on top of
-the snapshot that the marker was read from: two drivers that write the same range cannot both be. `IcebergSink` reads
-the same marker, so a table may move from one to the other. A MERGE by key is not offered here.
+the snapshot that the marker was read from: of two drivers that write the same range one fails. `IcebergSink` reads the
+same marker, so a table may move from one to the other. A MERGE by key is not offered here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tenure.spark.sinks.iceberg.marker import Snapshot, held_high, property_of
 from tenure.spark.sinks.places import plain_path
 from tenure.spark.sinks.protocol import Needs, is_held
 from tenure.spark.sinks.refusals import disk_full
-from tenure.spark.sinks.to_driver import BYTES_MAX, ROWS_MAX, collected
+from tenure.spark.sinks.to_driver import BYTES_MAX, ROWS_MAX, to_driver
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,9 +31,9 @@ __all__ = ["SmallIceberg"]
 
 
 class SmallIceberg:
-    """Rows are appended to the Iceberg table ``database.table`` by the driver.
+    """A sink by which the driver appends rows to the Iceberg table ``database.table``.
 
-    The catalog is what ``catalog`` tells pyiceberg (``{"type": "rest", "uri": …}``), or, with ``warehouse``, one in a
+    ``catalog`` configures pyiceberg's catalog (``{"type": "rest", "uri": …}``); with ``warehouse`` it is one in a
     SQLite file in that directory. A range of more than ``rows_max`` rows or ``bytes_max`` bytes (in Arrow) is refused.
     Raises Invalid for arguments that contradict each other.
 
@@ -74,12 +74,13 @@ class SmallIceberg:
         return f"SmallIceberg({self._table!r}, name={self.name!r})"
 
     def needs(self, spark_version: tuple[int, int]) -> Needs:
-        """Nothing of Spark."""
+        """Return no needs: it needs nothing of Spark."""
         return Needs()
 
     def last_committed(self, spark: SparkSession, buffer: str) -> int | None:
-        """What the main branch's snapshots say, or the table's property. Raises Indeterminate where the catalog cannot
-        be asked now.
+        """Return the last sequence in the main branch's snapshots, or in the table's property.
+
+        Raises Indeterminate where the catalog cannot be asked now.
         """
         return self._last(buffer, self.name)
 
@@ -94,7 +95,7 @@ class SmallIceberg:
         table = self._load()
         if table is not None and is_held(commit, _marker(table, commit.buffer, commit.sink)):
             return
-        rows = collected(frame, rows_max=self._rows_max, bytes_max=self._bytes_max)
+        rows = to_driver(frame, rows_max=self._rows_max, bytes_max=self._bytes_max)
         try:
             if table is None:
                 table = self._create(rows.schema)
@@ -109,7 +110,7 @@ class SmallIceberg:
             ) from error
         except (ValueError, TypeError) as error:
             raise Invalid(f"the table cannot take the rows of {commit}: {error}", code="sink_rejected") from error
-        except Exception as error:  # whatever a catalog's driver raises where it cannot be reached
+        except Exception as error:  # any error of a catalog's driver that cannot reach it
             if says_disk_full(str(error)):
                 raise disk_full(commit, str(error)) from error
             raise Indeterminate(f"{commit} may not be in the table: {error}") from error
@@ -162,9 +163,9 @@ class SmallIceberg:
 
 
 def _marker(table: Table, buffer: str, sink: str) -> int | None:
-    told = table.properties.get(property_of(buffer, sink))
+    remembered = table.properties.get(property_of(buffer, sink))
     snapshots = {each.snapshot_id: _snapshot(each) for each in table.metadata.snapshots}
-    return held_high(snapshots, table.metadata.current_snapshot_id, buffer=buffer, sink=sink, remembered=told)
+    return held_high(snapshots, table.metadata.current_snapshot_id, buffer=buffer, sink=sink, remembered=remembered)
 
 
 def _snapshot(found: IcebergSnapshot) -> Snapshot:

@@ -1,1 +1,1 @@
-"""A table of PostgreSQL."""
+"""A table of PostgreSQL as a sink."""

@@ -1,4 +1,4 @@
-"""Which column of PostgreSQL takes which column of Spark."""
+"""The mapping of Spark's columns to PostgreSQL's."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tenure.errors import Invalid
-from tenure.spark.sinks.arguments import quoted
+from tenure.spark.sinks.arguments import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructType
 
-__all__ = ["ATTEMPT", "PART", "Column", "Taken", "columns_of", "flattened", "taken_by"]
+__all__ = ["ATTEMPT", "PART", "Column", "Taken", "columns_of", "flatten", "taken_by"]
 
 PART, ATTEMPT = "_tenure_part", "_tenure_attempt"
 """Columns of a staging table beside the rows': the partition, and the transaction that wrote it."""
@@ -53,9 +53,9 @@ class Taken(NamedTuple):
 
 
 def columns_of(schema: StructType) -> list[Column]:
-    """The columns for a frame's schema: structs, arrays and maps become JSON.
+    """Return the columns for a frame's schema: structs, arrays and maps become JSON.
 
-    Raises Invalid (``sink_rejected``) for names and types that PostgreSQL has not, all of them at once.
+    Raises Invalid (``sink_rejected``) for names and types that PostgreSQL lacks, all of them at once.
     """
     problems = list[str]()
     columns = list[Column]()
@@ -96,15 +96,15 @@ def taken_by(types: Mapping[str, str], columns: Sequence[Column]) -> list[Taken]
     return taken
 
 
-def flattened(frame: DataFrame, columns: list[Column]) -> DataFrame:
-    """The frame with what is nested as JSON, and the number of the partition that each row is in."""
+def flatten(frame: DataFrame, columns: list[Column]) -> DataFrame:
+    """Return the frame with nested values as JSON, and the number of the partition that each row is in."""
     from pyspark.sql import functions as f
 
     nested = {column.name for column in columns if column.final == "jsonb"}
     chosen = [
-        f.to_json(frame[quoted(column.name)]).alias(column.name)
+        f.to_json(frame[quote_name(column.name)]).alias(column.name)
         if column.name in nested
-        else frame[quoted(column.name)]
+        else frame[quote_name(column.name)]
         for column in columns
     ]
     return frame.select(*chosen, f.spark_partition_id().alias(PART))

@@ -1,4 +1,4 @@
-"""One address of a PostgreSQL for its two clients: psycopg on the driver, JDBC in Spark's tasks.
+"""The address of a PostgreSQL for its two clients: psycopg on the driver, JDBC in Spark's tasks.
 
 The password never leaves it in a text: not in an error, a log or a repr.
 """
@@ -31,14 +31,14 @@ _NO_ADDRESS = (
 
 
 class Address:
-    """``postgresql://user@host:port/database`` or libpq's ``host=… user=…``.
+    """An address: ``postgresql://user@host:port/database`` or libpq's ``host=… user=…``.
 
-    The password is best left in the environment (``PGPASSWORD``). Raises Invalid for an address that is none, or that
+    The password is best left in the environment (``PGPASSWORD``). Raises Invalid for a malformed address, or one that
     only one of the two clients understands.
     """
 
     def __init__(self, text: str) -> None:
-        self._parts = _parsed(text)
+        self._parts = _parse(text)
         if not self._parts.get("port", "0").isdecimal():
             raise Invalid(_NO_ADDRESS)
         if unknown := set(self._parts) - _OWN - set(_SHARED):
@@ -59,11 +59,11 @@ class Address:
         return self._parts.get("password") or os.environ.get("PGPASSWORD")
 
     def psycopg(self) -> dict[str, str]:
-        """What ``psycopg.connect`` is called with."""
+        """Return the arguments of ``psycopg.connect``."""
         return self._parts | {"application_name": self._parts.get("application_name", "tenure")}
 
     def jdbc(self) -> dict[str, str]:
-        """The options of Spark's JDBC writer. Spark hides the value of ``password`` in what it prints."""
+        """Return the options of Spark's JDBC writer. Spark hides the value of ``password`` in what it prints."""
         parts = self._parts
         host = f"[{parts['host']}]" if ":" in parts["host"] else parts["host"]
         options = {
@@ -74,12 +74,12 @@ class Address:
         options |= {_SHARED[name]: value for name, value in parts.items() if name in _SHARED}
         return options | ({"password": self._password} if self._password else {})
 
-    def scrubbed(self, text: str) -> str:
-        """The text without the password, should somebody have put it there."""
+    def scrub(self, text: str) -> str:
+        """Return the text without the password, in case it contains it."""
         return text.replace(self._password, _HIDDEN) if self._password else text
 
 
-def _parsed(text: str) -> dict[str, str]:
+def _parse(text: str) -> dict[str, str]:
     with importing("psycopg is not installed", "postgres", code="no_psycopg"):
         import psycopg
         from psycopg.conninfo import conninfo_to_dict

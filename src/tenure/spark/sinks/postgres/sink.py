@@ -1,7 +1,7 @@
 """A table of PostgreSQL that takes every range once: rows and marker in one transaction.
 
 Spark's JDBC writer fills a staging table of the attempt; then the driver moves its rows over with one statement, and
-the marker with them (`postgres_staging`).
+the marker with them (`staging`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, LiteralString
 
 from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Denied, Indeterminate, Invalid, Overloaded, TenureError
-from tenure.spark.jobs.causes import passing
-from tenure.spark.sinks.postgres.columns import Column, Taken, columns_of, flattened, taken_by
+from tenure.spark.jobs.causes import transient_error
+from tenure.spark.sinks.postgres.columns import Column, Taken, columns_of, flatten, taken_by
 from tenure.spark.sinks.postgres.dsn import Address
 from tenure.spark.sinks.postgres.staging import Staging, drop_held
 from tenure.spark.sinks.protocol import Needs, is_held
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
     from tenure.spark.sinks.postgres.dsn import Address
 
-__all__ = ["PostgresSink", "from_a_task", "translated"]
+__all__ = ["PostgresSink", "translate", "translate_task"]
 
 # By the first two characters of SQLSTATE.
 _DENIED = {"28"}
 _INVALID = {"22", "23", "42", "3D", "3F", "0A"}
 _LATER = {"08", "40", "53", "55", "57", "25"}
-# A task's error comes as text: JDBC's exception, and a message that no SQLSTATE stands beside.
+# A task's error comes as text: JDBC's exception, and a message without a SQLSTATE.
 _FROM_JDBC = re.compile(r"PSQLException: (?:ERROR|FATAL)?:? ?([^\n]+)")
 _AWAY = ("onnection", "the database system is", "terminating", "slots", "I/O error", "deadlock", "No space left")
 
 
-def translated(error: psycopg.Error, address: Address) -> TenureError:
-    """Tenure's error for one of the database, outside of the commit itself: there nothing was changed."""
-    text = f"{address}: {address.scrubbed(str(error)).strip()}"
+def translate(error: psycopg.Error, address: Address) -> TenureError:
+    """Return Tenure's error for one of the database, outside of the commit itself: nothing was changed."""
+    text = f"{address}: {address.scrub(str(error)).strip()}"
     state = error.sqlstate or ""
     if state[:2] in _DENIED or state == "42501" or "authentication failed" in text:
         return Denied(text, code="postgres_denied")
@@ -50,14 +50,14 @@ def translated(error: psycopg.Error, address: Address) -> TenureError:
     return Indeterminate(text)
 
 
-def from_a_task(error: Exception, address: Address) -> TenureError | None:
-    """Tenure's error for what the database told a task of Spark's; None where it was not the database's."""
+def translate_task(error: Exception, address: Address) -> TenureError | None:
+    """Return Tenure's error for the database's error in a task of Spark's; None for any other error."""
     found = _FROM_JDBC.search(str(error))
     if found is None and "FAILED_JDBC.CONNECTION" in str(error):
         return Overloaded(f"{address}: Spark cannot connect", code="postgres_unavailable")
     if found is None:
         return None
-    text = f"{address}: {address.scrubbed(found[1])}"
+    text = f"{address}: {address.scrub(found[1])}"
     if "0x00" in text:
         return Invalid(f"a text holds a NUL, which PostgreSQL cannot store: replace it ({text})", code="sink_rejected")
     if "authentication failed" in text or "permission denied" in text:
@@ -70,7 +70,7 @@ def from_a_task(error: Exception, address: Address) -> TenureError | None:
 _PACKAGE = "org.postgresql:postgresql:42.7.14"
 _NAME_BYTES_MAX = 63
 _IDLE = "60s"
-"""How long the transaction of the commit may wait for its driver."""
+"""The longest wait of the commit's transaction for its driver."""
 
 _COMMITS: LiteralString = """
 CREATE TABLE IF NOT EXISTS {commits} (
@@ -80,11 +80,11 @@ CREATE TABLE IF NOT EXISTS {commits} (
 
 
 class PostgresSink:
-    """Rows in ``table`` (``name`` or ``schema.name``) at ``url``; it is made where it is not there.
+    """A sink for ``table`` (``name`` or ``schema.name``) at ``url``; it is created if absent.
 
-    Columns may join later; those of a table that is there keep their types, and what is written is cast to them.
-    ``connections_max`` is how many tasks write at once. The password is best left in ``PGPASSWORD``.
-    Raises Invalid for an address or a name that cannot be one.
+    Columns may join later; those of an existing table keep their types, and what is written is cast to them.
+    ``connections_max`` is how many tasks write at once. The password is best left in ``PGPASSWORD``. Raises Invalid for
+    a malformed address or name.
 
     >>> from tenure.spark import PostgresSink
     >>> PostgresSink("postgresql://etl@db/sales", "public.orders").name
@@ -118,15 +118,16 @@ class PostgresSink:
         return f"{self._schema}.{self._table}"
 
     def needs(self, spark_version: tuple[int, int]) -> Needs:
-        """PostgreSQL's JDBC driver, the same for every Spark."""
+        """Return PostgreSQL's JDBC driver, the same for every Spark."""
         return Needs((_PACKAGE,))
 
     def last_committed(self, spark: SparkSession, buffer: str) -> int | None:
-        """What the marker's row says. Raises Overloaded where the database cannot be asked now, Denied where it may
-        not be.
+        """Return the sequence in the marker's row.
+
+        Raises Overloaded where the database cannot be asked now, Denied where the user may not ask.
         """
-        with self._connected() as connection:
-            return self._marked(connection, buffer, self.name)
+        with self._connect() as connection:
+            return self._read_marker(connection, buffer, self.name)
 
     def write(self, frame: DataFrame, commit: Commit) -> None:
         """Fill a staging table, then move its rows and the marker in one transaction.
@@ -138,8 +139,8 @@ class PostgresSink:
 
         columns = columns_of(frame.schema)
         staging = Staging.of(commit, self._schema, self._table)
-        with self._connected() as connection:
-            if is_held(commit, self._marked(connection, commit.buffer, commit.sink)):
+        with self._connect() as connection:
+            if is_held(commit, self._read_marker(connection, commit.buffer, commit.sink)):
                 return
             self._prepare(connection)
             staging.create(connection, columns)
@@ -149,14 +150,14 @@ class PostgresSink:
             # A successor that has committed the range removes the table that this driver is filling.
             if self._holds(commit):
                 return
-            refused = from_a_task(error, self._address) or passing(error, f"{commit} is not in the table")
+            refused = translate_task(error, self._address) or transient_error(error, f"{commit} is not in the table")
             if refused is not None:
                 raise refused from None
             raise
-        with self._connected() as connection:
+        with self._connect() as connection:
             self._commit(connection, commit, columns, staging)
-            with contextlib.suppress(psycopg.Error):  # the rows are there; what is left now the next write removes
-                last = self._marked(connection, commit.buffer, commit.sink)
+            with contextlib.suppress(psycopg.Error):  # the rows are there; the next write removes what is left now
+                last = self._read_marker(connection, commit.buffer, commit.sink)
                 drop_held(connection, staging, last=last)
 
     # Spark
@@ -169,22 +170,22 @@ class PostgresSink:
             "isolationLevel": "READ_COMMITTED",  # one transaction for each attempt of a task
             "reWriteBatchedInserts": "true",
         }
-        flattened(frame, columns).write.format("jdbc").options(**options).mode("append").save()
+        flatten(frame, columns).write.format("jdbc").options(**options).mode("append").save()
 
     # PostgreSQL
 
     @contextlib.contextmanager
-    def _connected(self) -> Iterator[psycopg.Connection[Any]]:
-        """A connection whose errors are Tenure's, and hold no password."""
+    def _connect(self) -> Iterator[psycopg.Connection[Any]]:
+        """Open a connection whose errors are Tenure's, and contain no password."""
         import psycopg
 
         try:
             with contextlib.closing(psycopg.connect(**self._address.psycopg(), autocommit=True)) as connection:  # type: ignore[arg-type]
                 yield connection
         except psycopg.Error as error:
-            raise translated(error, self._address) from None
+            raise translate(error, self._address) from None
 
-    def _marked(self, connection: psycopg.Connection[Any], buffer: str, sink: str) -> int | None:
+    def _read_marker(self, connection: psycopg.Connection[Any], buffer: str, sink: str) -> int | None:
         present = connection.execute("SELECT to_regclass(%s)", [f'"{self._schema}".tenure_commits']).fetchone()
         if present is None or present[0] is None:
             return None
@@ -192,13 +193,13 @@ class PostgresSink:
         return None if row is None else row[0]
 
     def _holds(self, commit: Commit) -> bool:
-        with self._connected() as connection:
-            return is_held(commit, self._marked(connection, commit.buffer, commit.sink))
+        with self._connect() as connection:
+            return is_held(commit, self._read_marker(connection, commit.buffer, commit.sink))
 
     def _prepare(self, connection: psycopg.Connection[Any]) -> None:
-        """Create the table of markers where it is not there."""
+        """Create the table of markers if absent."""
         with connection.transaction():
-            # Two that make a table at once would collide in the catalogue.
+            # Two that create a table at once would collide in the catalogue.
             connection.execute("SELECT pg_advisory_xact_lock(hashtext('tenure_commits'))")
             connection.execute(self._sql(_COMMITS))
 
@@ -210,7 +211,7 @@ class PostgresSink:
         from psycopg import sql
 
         connection.autocommit = False
-        # A driver that is stopped in here must not hold the marker for ever.
+        # A driver that is stopped here must not hold the marker for ever.
         connection.execute(sql.SQL("SET LOCAL idle_in_transaction_session_timeout = {}").format(sql.Literal(_IDLE)))
         connection.execute(_WAIT_FOR_DISK)
         identity = [commit.buffer, commit.sink, self._target]
@@ -225,12 +226,12 @@ class PostgresSink:
             try:
                 connection.commit()
             except psycopg.OperationalError as error:
-                text = self._address.scrubbed(str(error)).strip()
+                text = self._address.scrub(str(error)).strip()
                 raise Indeterminate(f"the answer to the commit of {commit} was lost: {text}") from None
         connection.autocommit = True
 
     def _widen(self, connection: psycopg.Connection[Any], columns: list[Column]) -> list[Taken]:
-        """Create the table where it is not there, and the columns that it has not; return which column takes which."""
+        """Create the table if absent, and the columns that it lacks; return which column takes which."""
         from psycopg import sql
 
         target = sql.Identifier(self._schema, self._table)
@@ -273,7 +274,7 @@ _UPDATE: LiteralString = (
 
 
 def _split(table: str) -> tuple[str, str]:
-    """Schema and name. Raises Invalid."""
+    """Return schema and name. Raises Invalid."""
     schema, _, name = table.rpartition(".")
     for part in (schema or "public", name):
         if not part or len(part.encode()) > _NAME_BYTES_MAX or set(part) & set('"\0.'):

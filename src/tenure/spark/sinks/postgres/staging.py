@@ -1,6 +1,6 @@
 """Staging tables of the PostgreSQL sink: filled by Spark's tasks, moved into the table by one statement.
 
-A task that Spark repeats or speculates may have filled in its rows twice. Each attempt of a task is one transaction, so
+A task that Spark repeats or speculates may have inserted its rows twice. Each attempt of a task is one transaction, so
 the staging table notes by itself, per row, which transaction wrote it, and of every partition only the rows of one are
 taken.
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Staging", "drop_held"]
 
 _LOCK_WAIT = "2s"
-"""How long the removal of a staging table waits for a task that still writes to it; the next write tries again."""
+"""The longest wait for a task that still writes to a staging table to be dropped; the next write tries again."""
 
 
 class Staging(NamedTuple):
@@ -79,9 +79,7 @@ class Staging(NamedTuple):
             )
 
     def move(self, table: str, columns: Sequence[Taken]) -> sql.Composed:
-        """Return the statement that moves the rows: of each partition those of one transaction, cast to what the table
-        has.
-        """
+        """Return the statement that moves one transaction's rows of each partition, cast to the table's types."""
         from psycopg import sql
 
         names = sql.SQL(", ").join(sql.Identifier(column.target) for column in columns)

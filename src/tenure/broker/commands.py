@@ -1,0 +1,177 @@
+"""The commands of the contract as typed methods: each builds its command from keyword arguments and runs it.
+
+The methods that only look, and those that open a stream, are `Broker`'s own: they return something else than an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, TypeVar, Unpack
+
+from tenure.broker.answer import Answer
+from tenure.contract.commands import (
+    Ack,
+    Append,
+    Claim,
+    Command,
+    DeleteRecords,
+    DeleteRouter,
+    DeleteTopic,
+    Extend,
+    Nack,
+    PatchTopic,
+    PutRouter,
+    PutTopic,
+    Reaches,
+    Redrive,
+)
+from tenure.contract.options import (
+    AppendOptions,
+    ClaimOptions,
+    LeaseOptions,
+    RedriveOptions,
+    RouterOptions,
+    declare_options,
+)
+from tenure.contract.records import Record
+from tenure.contract.replies import DeletedRecords, Extended, Grant, Produced, Redriven, Settled, TopicInfo
+from tenure.contract.share import Share
+from tenure.core.state.router import Router
+
+__all__ = ["CommandMethods"]
+
+T = TypeVar("T")
+
+
+class CommandMethods:
+    """A method for every command that changes something. A subclass runs the commands."""
+
+    def run(self, command: Command[T]) -> Answer[T]:
+        """Run a command that is not a claim."""
+        raise NotImplementedError
+
+    def run_claim(self, command: Claim) -> Awaitable[Grant]:
+        """Run a claim, which may wait."""
+        raise NotImplementedError
+
+    # Records
+
+    @declare_options
+    def produce(
+        self,
+        topic: str,
+        records: Sequence[bytes | Record],
+        *,
+        share: Share | None = None,
+        **options: Unpack[AppendOptions],
+    ) -> Answer[Produced]:
+        """Append records: contiguous seqs for all of them, or an error and nothing. ``bytes`` is a record with only
+        data. ``share`` bounds what this caller may use up of what all share.
+        """
+        return self.run(Append(topic=topic, records=records, share=share, **options))
+
+    def delete_records(
+        self,
+        topic: str,
+        *,
+        before_seq: int | None = None,
+        match: Any = None,
+        seqs: Sequence[int] | None = None,
+    ) -> Answer[DeletedRecords]:
+        """Remove records for good: below a seq, by tag, or by seq; several conditions are ANDed."""
+        return self.run(DeleteRecords(topic=topic, before_seq=before_seq, match=match, seqs=seqs))
+
+    # Leases
+
+    @declare_options
+    def claim(self, topic: str, *, node: str, **options: Unpack[ClaimOptions]) -> Awaitable[Grant]:
+        """Lease jobs to ``node``. With ``wait_ms`` an empty queue is waited on; nothing polls."""
+        return self.run_claim(Claim(topic=topic, node=node, **options))
+
+    @declare_options
+    def ack(
+        self, topic: str, *, node: str, seqs: Sequence[int] | None = None, **leases: Unpack[LeaseOptions]
+    ) -> Answer[Settled]:
+        """Complete jobs, which deletes them. Name seqs, or a lease for everything still held under it."""
+        return self.run(Ack(topic=topic, node=node, seqs=seqs, **leases))
+
+    @declare_options
+    def nack(
+        self,
+        topic: str,
+        *,
+        node: str,
+        seqs: Sequence[int] | None = None,
+        delay_ms: int | None = None,
+        reason: str | None = None,
+        dead: bool = False,
+        **leases: Unpack[LeaseOptions],
+    ) -> Answer[Settled]:
+        """Give jobs back, now or later; ``dead`` dead-letters them at once."""
+        command = Nack(topic=topic, node=node, seqs=seqs, delay_ms=delay_ms, reason=reason, dead=dead, **leases)
+        return self.run(command)
+
+    @declare_options
+    def extend(
+        self,
+        topic: str,
+        *,
+        node: str,
+        seqs: Sequence[int] | None = None,
+        lease_ms: int | None = None,
+        **leases: Unpack[LeaseOptions],
+    ) -> Answer[Extended]:
+        """Set the deadline of held jobs to now plus ``lease_ms``."""
+        return self.run(Extend(topic=topic, node=node, seqs=seqs, lease_ms=lease_ms, **leases))
+
+    @declare_options
+    def redrive(
+        self,
+        topic: str,
+        *,
+        seqs: Sequence[int] | None = None,
+        reaches: Reaches | None = None,
+        **options: Unpack[RedriveOptions],
+    ) -> Answer[Redriven]:
+        """Put dead letters back to work: parked jobs in place, records of a dead-letter topic where they came from.
+
+        A letter whose origin the caller does not reach (``reaches`` says so by name) stays where it is.
+        """
+        return self.run(Redrive(topic=topic, seqs=seqs, reaches=reaches, **options))
+
+    # Topics and routers
+
+    def put_topic(
+        self, topic: str, config: Mapping[str, Any] | None = None, *, share: Share | None = None
+    ) -> Answer[tuple[TopicInfo, bool]]:
+        """Create a topic or replace its config; the second part of the reply is True where it was created. ``share``
+        bounds what this caller may use up of what all share.
+        """
+        return self.run(PutTopic(topic=topic, config={} if config is None else config, share=share))
+
+    def patch_topic(self, topic: str, config: Mapping[str, Any]) -> Answer[TopicInfo]:
+        """Change the named fields of a topic's config; None returns a field to its default, the others stay."""
+        return self.run(PatchTopic(topic=topic, config=config))
+
+    def delete_topic(
+        self, topic: str, *, if_empty: bool = False, reaches: Reaches | None = None
+    ) -> Answer[tuple[bool, list[str]]]:
+        """Delete a topic with its records, and the routers at either end. ``reaches`` says which names the caller may
+        change: Denied where one of those routers has another.
+        """
+        return self.run(DeleteTopic(topic=topic, if_empty=if_empty, reaches=reaches))
+
+    @declare_options
+    def put_router(
+        self, router: str, *, source: str, dest: str, share: Share | None = None, **options: Unpack[RouterOptions]
+    ) -> Answer[tuple[Router, bool]]:
+        """Create or replace a router; it copies what is appended to ``source`` from now on.
+
+        ``filter`` is a match on tags, as a delete takes it. The second part of the reply is True where it was created.
+        ``share`` bounds what this caller may use up of what all share.
+        """
+        return self.run(PutRouter(router=router, source=source, dest=dest, share=share, **options))
+
+    def delete_router(self, router: str) -> Answer[bool]:
+        """Remove a router."""
+        return self.run(DeleteRouter(router=router))

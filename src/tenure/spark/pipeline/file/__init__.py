@@ -1,0 +1,1 @@
+"""A pipeline file: its sections, parsing and checks, its queries, functions and sink."""

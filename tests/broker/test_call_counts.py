@@ -1,0 +1,66 @@
+"""The way of a command, counted: how much of it lies in the core, and how many modules it passes.
+
+The queue is a long one in a data directory, and each command is the first of its turn of the loop, which reads the
+clocks and plans the write: the longest way that a command without a surprise takes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import TypeVar
+
+import tenure
+from tenure import Broker
+
+PACKAGE = str(Path(tenure.__file__).parent) + "/"
+JOBS = 200
+
+T = TypeVar("T")
+
+
+def trace(call: Callable[[], T]) -> tuple[T, list[str]]:
+    """Return what a call returns, and the module of every function of the package that it called."""
+    modules: list[str] = []
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        path = frame.f_code.co_filename
+        if event == "call" and path.startswith(PACKAGE):
+            modules.append(path.removeprefix(PACKAGE))
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        return call(), modules
+    finally:
+        sys.setprofile(before)
+
+
+def assert_within(modules: list[str], *, core_percent_min: int, calls_max: int, modules_max: int) -> None:
+    rooms = Counter(module.partition("/")[0] for module in modules)
+    assert 100 * rooms["core"] >= core_percent_min * rooms.total(), rooms
+    assert rooms.total() <= calls_max, modules
+    assert len(set(modules)) <= modules_max, sorted(set(modules))
+
+
+async def test_most_of_a_command_is_decided_and_folded_in_the_core(tmp_path: Path) -> None:
+    async with await Broker.open(tmp_path / "data") as broker:
+        await broker.put_topic("q", {"type": "queue"})
+        for _ in range(JOBS):
+            await broker.produce("q", [b"1"])
+        first = await broker.claim("q", node="w")
+        await broker.ack("q", node="w", lease_id=first.lease_id)
+
+        produced, appending = trace(lambda: broker.produce("q", [b"1"]))
+        await produced
+        claimed, claiming = trace(lambda: broker.claim("q", node="w"))
+        seqs = (await claimed).seqs
+        acked, acking = trace(lambda: broker.ack("q", node="w", seqs=list(seqs)))
+        await acked
+
+    assert_within(claiming, core_percent_min=40, calls_max=27, modules_max=20)
+    assert_within(acking, core_percent_min=34, calls_max=26, modules_max=20)
+    assert_within(appending, core_percent_min=22, calls_max=18, modules_max=12)
