@@ -18,7 +18,7 @@ __all__ = ["LEFT_OUT", "PATHS"]
 PATHS: Final = (
     *("tests/contract", "tests/core", "tests/log", "tests/broker", "tests/model", "tests/testing", "tests/buffer"),
     *("tests/worker", "tests/export", "tests/http"),
-    *(f"tests/client/test_{name}.py" for name in ("config", "endpoint", "lanes", "producer_gather", "resuming")),
+    *(f"tests/client/test_{name}.py" for name in ("config", "endpoint", "lanes", "batcher", "resuming")),
     *(f"tests/client/test_{name}.py" for name in ("retry", "sse")),
     *(f"tests/timers/test_{name}.py" for name in ("envelope", "reference", "faststream_testing")),
     *(f"tests/cli/test_{name}.py" for name in ("reference", "buffer_costs")),
