@@ -11,11 +11,11 @@ from tenure.client.batching.acker import Acker
 from tenure.client.batching.settings import AckerSettings
 from tenure.contract.replies import Extended, Settled
 from tenure.errors import Closed, Indeterminate, Invalid, LeaseLost, NotFound, Overloaded
-from tests.client.bench import bench
+from tests.client.held_clients import held_client
 
 
 async def test_acks_of_one_turn_go_out_together(server):
-    async with bench(server) as b, b.acker() as acker:
+    async with held_client(server) as b, b.acker() as acker:
         jobs = await b.jobs(40, max_count=10)
         assert await asyncio.gather(*(acker.ack(job) for job in jobs)) == [True] * 40
         assert b.wire.sizes == [40]
@@ -24,7 +24,7 @@ async def test_acks_of_one_turn_go_out_together(server):
 
 
 async def test_acks_that_come_during_a_request_make_up_the_next_one(server):
-    async with bench(server) as b, b.acker() as acker:
+    async with held_client(server) as b, b.acker() as acker:
         jobs = await b.jobs(10)
         b.wire.hold()
         first = acker.settle(jobs[0].seq, jobs[0].lease_id or "")
@@ -39,7 +39,7 @@ async def test_acks_that_come_during_a_request_make_up_the_next_one(server):
 
 
 async def test_a_request_has_a_thousand_seqs_at_most(server):
-    async with bench(server) as b, b.acker() as acker:
+    async with held_client(server) as b, b.acker() as acker:
         jobs = await b.jobs(2_500)
         futures = [acker.settle(job.seq, job.lease_id or "") for job in jobs]
         await acker.flush()
@@ -49,7 +49,7 @@ async def test_a_request_has_a_thousand_seqs_at_most(server):
 
 async def test_what_is_skipped_is_lost_and_its_neighbours_are_not(server):
     """Faults 25 and 40."""
-    async with bench(server) as b, b.acker() as acker:
+    async with held_client(server) as b, b.acker() as acker:
         jobs = await b.jobs(3)
         await b.client.nack(b.topic, [jobs[1].seq])
         again = (await b.client.claim(b.topic)).jobs[0]
@@ -60,7 +60,7 @@ async def test_what_is_skipped_is_lost_and_its_neighbours_are_not(server):
 
 async def test_a_stale_and_a_new_lease_of_one_job_are_told_apart(server):
     """Fault 24."""
-    async with bench(server) as b, b.acker() as acker:
+    async with held_client(server) as b, b.acker() as acker:
         (stale,) = await b.jobs(1)
         await b.client.nack(b.topic, [stale.seq])
         fresh = (await b.client.claim(b.topic)).jobs[0]
@@ -73,7 +73,7 @@ async def test_a_stale_and_a_new_lease_of_one_job_are_told_apart(server):
 
 async def test_skipped_by_a_repeat_is_indeterminate(server):
     """Fault 27."""
-    async with bench(server) as b, b.acker() as acker:
+    async with held_client(server) as b, b.acker() as acker:
         jobs = await b.jobs(2)
         b.wire.lose_answers(1)
         outcomes = await asyncio.gather(*(acker.ack(job) for job in jobs), return_exceptions=True)
@@ -82,7 +82,7 @@ async def test_skipped_by_a_repeat_is_indeterminate(server):
 
 
 async def test_nacks_of_equal_parameters_go_together_and_others_beside_them(server):
-    async with bench(server) as b, b.acker() as acker:
+    async with held_client(server) as b, b.acker() as acker:
         jobs = await b.jobs(7)
         await asyncio.gather(
             *(acker.nack(job, delay_ms=60_000, reason="later") for job in jobs[:3]),
@@ -96,7 +96,7 @@ async def test_nacks_of_equal_parameters_go_together_and_others_beside_them(serv
 
 
 async def test_extends_answer_the_new_deadline(server):
-    async with bench(server) as b, b.acker() as acker:
+    async with held_client(server) as b, b.acker() as acker:
         jobs = await b.jobs(3)
         await b.client.ack(b.topic, [jobs[2].seq])
         b.wire.clear()
@@ -111,7 +111,7 @@ async def test_extends_answer_the_new_deadline(server):
 
 
 async def test_few_requests_are_in_flight_however_many_kinds_there_are(server):
-    async with bench(server) as b, b.acker(requests_max=2) as acker:
+    async with held_client(server) as b, b.acker(requests_max=2) as acker:
         jobs = await b.jobs(6)
         b.wire.hold()
         nacks = [asyncio.create_task(acker.nack(job, delay_ms=1_000 + n)) for n, job in enumerate(jobs)]
@@ -125,7 +125,7 @@ async def test_few_requests_are_in_flight_however_many_kinds_there_are(server):
 
 
 async def test_a_failing_request_fails_its_jobs_each_with_an_error_of_its_own(server):
-    async with bench(server) as b, Acker(b.client, "no-such-queue") as acker:
+    async with held_client(server) as b, Acker(b.client, "no-such-queue") as acker:
         futures = [acker.settle(seq, "lease_1") for seq in (1, 2)]
         outcomes = await asyncio.gather(*futures, return_exceptions=True)
         assert {type(outcome) for outcome in outcomes} == {NotFound}
@@ -133,7 +133,7 @@ async def test_a_failing_request_fails_its_jobs_each_with_an_error_of_its_own(se
 
 
 async def test_a_cancelled_caller_does_not_disturb_the_others(server):
-    async with bench(server) as b, b.acker() as acker:
+    async with held_client(server) as b, b.acker() as acker:
         jobs = await b.jobs(2)
         b.wire.hold()
         tasks = [asyncio.create_task(acker.ack(job)) for job in jobs]
@@ -146,7 +146,7 @@ async def test_a_cancelled_caller_does_not_disturb_the_others(server):
 
 
 async def test_more_than_may_be_pending_is_overloaded(server):
-    async with bench(server) as b, b.acker(pending_max=2) as acker:
+    async with held_client(server) as b, b.acker(pending_max=2) as acker:
         jobs = await b.jobs(3)
         futures = [acker.settle(job.seq, job.lease_id or "") for job in jobs[:2]]
         with pytest.raises(Overloaded, match=r"too many acks are pending \(limit pending_max\): claim fewer"):
@@ -158,7 +158,7 @@ async def test_more_than_may_be_pending_is_overloaded(server):
 
 
 async def test_a_job_that_its_claim_acked_cannot_be_settled(server):
-    async with bench(server) as b, b.acker() as acker:
+    async with held_client(server) as b, b.acker() as acker:
         await b.client.produce(b.topic, [1])
         job = (await b.client.claim(b.topic, auto_ack=True)).jobs[0]
         with pytest.raises(Invalid):
@@ -166,7 +166,7 @@ async def test_a_job_that_its_claim_acked_cannot_be_settled(server):
 
 
 async def test_closing_sends_what_is_pending_and_takes_nothing_more(server):
-    async with bench(server) as b:
+    async with held_client(server) as b:
         acker = b.acker()
         jobs = await b.jobs(3)
         acks = [asyncio.create_task(acker.ack(job)) for job in jobs[:2]]
@@ -179,7 +179,7 @@ async def test_closing_sends_what_is_pending_and_takes_nothing_more(server):
 
 
 async def test_closing_by_a_deadline_tells_what_was_not_sent_from_what_is_unknown(server):
-    async with bench(server) as b:
+    async with held_client(server) as b:
         acker = b.acker()
         jobs = await b.jobs(2)
         b.wire.hold()
@@ -193,7 +193,7 @@ async def test_closing_by_a_deadline_tells_what_was_not_sent_from_what_is_unknow
 
 
 async def test_closing_at_once_fails_what_was_just_given(server):
-    async with bench(server) as b:
+    async with held_client(server) as b:
         failures: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context))
         acker = b.acker()
@@ -246,7 +246,7 @@ async def test_closing_at_once_while_an_answer_comes_leaves_nobody_without_an_ou
 
 
 async def test_closing_sends_also_what_nobody_waits_for_any_more(server):
-    async with bench(server) as b:
+    async with held_client(server) as b:
         acker = b.acker()
         jobs = await b.jobs(3)
         b.wire.hold()

@@ -16,7 +16,7 @@ from tenure.client.batching.settings import AckerSettings
 from tenure.client.calls.requests import BODY_BYTES_MAX, request_of
 from tenure.contract.commands import Nack
 from tenure.http.wire.limits import WireLimits
-from tests.client.driving import Both
+from tests.client.both_clients import Both
 
 
 class Email(msgspec.Struct):
@@ -285,7 +285,7 @@ BAD: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 async def test_what_cannot_be_meant_is_refused_before_anything_is_sent(
     kind: str, call: str, args: tuple[Any, ...], options: dict[str, Any]
 ) -> None:
-    from tests.client.driving import make_client
+    from tests.client.both_clients import make_client
 
     async with make_client(kind, "http://127.0.0.1:9") as nowhere:
         with pytest.raises(Invalid):

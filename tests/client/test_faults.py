@@ -11,7 +11,7 @@ import pytest
 
 from tenure import Indeterminate, Invalid, LeaseLost, Overloaded
 from tenure.client import ClientSettings
-from tests.client.driving import Both, make_client
+from tests.client.both_clients import Both, make_client
 from tests.kit.http_proxy import Proxy, proxy_to
 from tests.kit.server import serving
 

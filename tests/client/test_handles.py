@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tenure import AsyncClient, Client, Invalid, LeaseLost, NotFound, Record
-from tests.client.driving import Both, make_client
+from tests.client.both_clients import Both, make_client
 
 
 class Email(msgspec.Struct):

@@ -14,7 +14,7 @@ from tenure.client import Claimed, ClientSettings, Job, WireError
 from tenure.client.lease.plans import Leased, settle_on_exit
 from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Send, Sleep, Step
-from tests.client.driving import Both, make_client
+from tests.client.both_clients import Both, make_client
 
 LOST = WireError("reset", sent=True)
 CLAIMED = (

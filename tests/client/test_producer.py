@@ -13,11 +13,11 @@ from tenure.client.batching.settings import PUT_BYTES
 from tenure.client.client import AsyncClient
 from tenure.client.settings import ClientSettings
 from tenure.errors import Closed, Indeterminate, Invalid, NotFound, Overloaded
-from tests.client.bench import bench
+from tests.client.held_clients import held_client
 
 
 async def test_puts_of_one_turn_go_out_together_and_each_gets_its_own_seq(server):
-    async with bench(server) as b, b.producer() as producer:
+    async with held_client(server) as b, b.producer() as producer:
         seqs = await asyncio.gather(*(producer.put({"n": n}) for n in range(32)))
         assert seqs == list(range(1, 33))
         assert b.wire.sizes == [32]
@@ -25,7 +25,7 @@ async def test_puts_of_one_turn_go_out_together_and_each_gets_its_own_seq(server
 
 
 async def test_puts_that_come_during_a_request_make_up_the_next_one(server):
-    async with bench(server) as b, b.producer() as producer:
+    async with held_client(server) as b, b.producer() as producer:
         b.wire.hold()
         first = asyncio.create_task(producer.put("first"))
         await b.wire.arrived()
@@ -40,7 +40,7 @@ async def test_puts_that_come_during_a_request_make_up_the_next_one(server):
 
 
 async def test_callers_that_put_again_as_soon_as_they_are_answered_stay_together(server):
-    async with bench(server) as b, b.producer() as producer:
+    async with held_client(server) as b, b.producer() as producer:
 
         async def caller() -> None:
             for n in range(20):
@@ -51,7 +51,7 @@ async def test_callers_that_put_again_as_soon_as_they_are_answered_stay_together
 
 
 async def test_a_linger_waits_for_more_but_not_when_the_batch_is_full(server):
-    async with bench(server) as b, b.producer(linger_ms=5, batch_records_max=3) as producer:
+    async with held_client(server) as b, b.producer(linger_ms=5, batch_records_max=3) as producer:
         first = asyncio.create_task(producer.put(1))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -61,7 +61,7 @@ async def test_a_linger_waits_for_more_but_not_when_the_batch_is_full(server):
 
 
 async def test_records_keep_their_tag_meta_and_delay(server):
-    async with bench(server) as b, b.producer() as producer:
+    async with held_client(server) as b, b.producer() as producer:
         at = 4_000_000_000_000
         await asyncio.gather(
             producer.put({"a": 1}, tag="t", meta={"m": [1]}),
@@ -82,7 +82,7 @@ async def test_records_keep_their_tag_meta_and_delay(server):
 
 
 async def test_unique_records_go_alone_and_answer_the_living_job(server):
-    async with bench(server) as b, b.producer() as producer:
+    async with held_client(server) as b, b.producer() as producer:
         seqs = await asyncio.gather(
             *(producer.put(n, unique_key="k" if n % 2 == 0 else None) for n in range(1, 5)),
         )
@@ -94,7 +94,7 @@ async def test_unique_records_go_alone_and_answer_the_living_job(server):
 
 
 async def test_one_bad_record_does_not_fail_its_neighbours(server):
-    async with bench(server) as b, b.producer(record_bytes_max=100) as producer:
+    async with held_client(server) as b, b.producer(record_bytes_max=100) as producer:
         outcomes = await asyncio.gather(
             producer.put(1),
             producer.put("x" * 200),
@@ -116,7 +116,7 @@ async def test_one_bad_record_does_not_fail_its_neighbours(server):
 
 
 async def test_a_failing_batch_fails_its_callers_and_nobody_else(server):
-    async with bench(server) as b, AsyncProducer(b.client, "absent-topic", create=False) as producer:
+    async with held_client(server) as b, AsyncProducer(b.client, "absent-topic", create=False) as producer:
         outcomes = await asyncio.gather(*(producer.put(n) for n in range(3)), return_exceptions=True)
         assert {type(outcome) for outcome in outcomes} == {NotFound}
         assert len({id(outcome) for outcome in outcomes}) == 3
@@ -126,7 +126,7 @@ async def test_a_failing_batch_fails_its_callers_and_nobody_else(server):
 
 async def test_a_lost_answer_is_asked_for_again_and_nothing_is_stored_twice(server):
     """Fault 26."""
-    async with bench(server) as b, b.producer() as producer:
+    async with held_client(server) as b, b.producer() as producer:
         b.wire.lose_answers(1)
         assert await asyncio.gather(*(producer.put(n) for n in range(4))) == [1, 2, 3, 4]
         assert b.wire.sizes == [4, 4]
@@ -135,7 +135,7 @@ async def test_a_lost_answer_is_asked_for_again_and_nothing_is_stored_twice(serv
 
 async def test_an_outcome_that_stays_unknown_is_told_to_every_caller_of_the_batch(server):
     """Fault 30."""
-    async with bench(server, attempts_max=2) as b, b.producer() as producer:
+    async with held_client(server, attempts_max=2) as b, b.producer() as producer:
         b.wire.lose_answers(2)
         outcomes = await asyncio.gather(*(producer.put(n) for n in range(3)), return_exceptions=True)
         assert {type(outcome) for outcome in outcomes} == {Indeterminate}
@@ -152,7 +152,7 @@ async def test_a_server_that_cannot_be_reached_is_overloaded(server):
 
 
 async def test_a_bug_reaches_the_callers_and_the_producer_lives_on(server):
-    async with bench(server) as b, b.producer() as producer:
+    async with held_client(server) as b, b.producer() as producer:
         b.wire.fail_once(RuntimeError("a bug"))
         with pytest.raises(RuntimeError):
             await producer.put(1)
@@ -163,7 +163,7 @@ async def test_a_bug_reaches_the_callers_and_the_producer_lives_on(server):
 
 
 async def test_a_put_cancelled_before_it_was_sent_is_not_sent(server):
-    async with bench(server) as b, b.producer() as producer:
+    async with held_client(server) as b, b.producer() as producer:
         b.wire.hold()
         first = asyncio.create_task(producer.put("first"))
         await b.wire.arrived()
@@ -178,7 +178,7 @@ async def test_a_put_cancelled_before_it_was_sent_is_not_sent(server):
 
 
 async def test_a_put_cancelled_after_it_was_sent_does_not_disturb_the_others(server):
-    async with bench(server) as b, b.producer() as producer:
+    async with held_client(server) as b, b.producer() as producer:
         b.wire.hold()
         puts = [asyncio.create_task(producer.put(n)) for n in range(3)]
         await b.wire.arrived()
@@ -190,7 +190,7 @@ async def test_a_put_cancelled_after_it_was_sent_does_not_disturb_the_others(ser
 
 
 async def test_puts_wait_for_room_in_order_and_a_cancelled_wait_leaks_nothing(server):
-    async with bench(server) as b, b.producer(pending_bytes_max=2 * PUT_BYTES, batch_records_max=2) as producer:
+    async with held_client(server) as b, b.producer(pending_bytes_max=2 * PUT_BYTES, batch_records_max=2) as producer:
         b.wire.hold()
         puts = [asyncio.create_task(producer.put(n)) for n in range(8)]
         await b.wire.arrived()
@@ -208,7 +208,7 @@ async def test_puts_wait_for_room_in_order_and_a_cancelled_wait_leaks_nothing(se
 async def test_under_cancels_and_lost_answers_everybody_gets_the_seq_of_their_own_record(server, seed):
     """Fault 26."""
     chance = random.Random(seed)
-    async with bench(server) as b, b.producer(batch_records_max=7, pending_bytes_max=20 * PUT_BYTES) as producer:
+    async with held_client(server) as b, b.producer(batch_records_max=7, pending_bytes_max=20 * PUT_BYTES) as producer:
         told: dict[int, int] = {}
 
         async def put(number: int) -> None:
@@ -236,7 +236,7 @@ async def test_under_cancels_and_lost_answers_everybody_gets_the_seq_of_their_ow
 
 
 async def test_put_many_returns_its_seqs_in_order(server):
-    async with bench(server) as b, b.producer(batch_records_max=100) as producer:
+    async with held_client(server) as b, b.producer(batch_records_max=100) as producer:
         assert await producer.put_many(range(250)) == list(range(1, 251))
         assert b.wire.sizes == [100, 100, 50]
         assert await producer.put_many([]) == []
@@ -247,7 +247,7 @@ async def test_put_many_returns_its_seqs_in_order(server):
 
 
 async def test_put_many_raises_the_first_error_once_all_have_their_outcome(server):
-    async with bench(server) as b, b.producer() as producer:
+    async with held_client(server) as b, b.producer() as producer:
         bad = Record(data=b"2", tag="refused-by-the-server-alone")
         with pytest.raises(Invalid):
             await producer.put_many([1, bad, 3])
@@ -255,7 +255,7 @@ async def test_put_many_raises_the_first_error_once_all_have_their_outcome(serve
 
 
 async def test_put_many_draws_items_only_as_there_is_room(server):
-    async with bench(server) as b, b.producer(pending_bytes_max=4 * PUT_BYTES, batch_records_max=2) as producer:
+    async with held_client(server) as b, b.producer(pending_bytes_max=4 * PUT_BYTES, batch_records_max=2) as producer:
         drawn: list[int] = []
 
         def draw(number: int) -> int:
@@ -272,7 +272,7 @@ async def test_put_many_draws_items_only_as_there_is_room(server):
 
 
 async def test_a_put_many_that_is_cancelled_sends_nothing_more(server):
-    async with bench(server) as b, b.producer(batch_records_max=2) as producer:
+    async with held_client(server) as b, b.producer(batch_records_max=2) as producer:
         b.wire.hold()
         many = asyncio.create_task(producer.put_many(range(10)))
         await b.wire.arrived()
@@ -284,7 +284,7 @@ async def test_a_put_many_that_is_cancelled_sends_nothing_more(server):
 
 
 async def test_flush_returns_once_what_was_put_before_has_its_outcome(server):
-    async with bench(server) as b, b.producer(batch_records_max=2) as producer:
+    async with held_client(server) as b, b.producer(batch_records_max=2) as producer:
         await producer.flush()
         puts = [asyncio.create_task(producer.put(n)) for n in range(5)]
         await asyncio.sleep(0)
@@ -294,7 +294,7 @@ async def test_flush_returns_once_what_was_put_before_has_its_outcome(server):
 
 
 async def test_closing_sends_what_is_pending_and_takes_nothing_more(server):
-    async with bench(server) as b:
+    async with held_client(server) as b:
         producer = b.producer()
         b.wire.hold()
         puts = [asyncio.create_task(producer.put(n)) for n in range(2)]
@@ -312,7 +312,7 @@ async def test_closing_sends_what_is_pending_and_takes_nothing_more(server):
 
 
 async def test_closing_by_a_deadline_tells_what_was_not_sent_from_what_is_unknown(server):
-    async with bench(server) as b:
+    async with held_client(server) as b:
         producer = b.producer()
         b.wire.hold()
         flying = asyncio.create_task(producer.put(1))
@@ -330,7 +330,7 @@ async def test_closing_by_a_deadline_tells_what_was_not_sent_from_what_is_unknow
 
 
 async def test_a_client_makes_producers_and_a_name_that_is_none_is_refused(server):
-    async with bench(server) as b:
+    async with held_client(server) as b:
         async with b.client.producer(b.topic, linger_ms=1) as producer:
             assert await producer.put(1) == 1
             assert producer.settings.linger_ms == 1

@@ -13,17 +13,17 @@ import msgspec
 from tenure import AsyncClient, Client
 from tenure.client import Acker, AsyncProducer, ClientSettings, Diff, Job, Producer
 from tenure.contract.replies import QueueCounts
-from tests.client.holding import HeldBlockingWire, HeldWire
+from tests.client.held_wire import HeldBlockingWire, HeldWire
 from tests.kit.server import Running
 
-__all__ = ["Bench", "ThreadBench", "bench", "thread_bench"]
+__all__ = ["HeldBlockingClient", "HeldClient", "held_blocking_client", "held_client"]
 
 _QUEUE: dict[str, Any] = {"type": "queue", "durability": "fsync"}
 _names = count(1)
 
 
-class Bench:
-    """On an event loop."""
+class HeldClient:
+    """A client on an event loop, its wire, and a queue of its own."""
 
     def __init__(self, client: AsyncClient, wire: HeldWire, topic: str) -> None:
         self.client = client
@@ -60,7 +60,7 @@ class Bench:
         return data
 
 
-class ThreadBench:
+class HeldBlockingClient:
     """For threads, of which it has some."""
 
     def __init__(self, client: Client, wire: HeldBlockingWire, topic: str, threads: ThreadPoolExecutor) -> None:
@@ -89,20 +89,20 @@ def _limits(settings: dict[str, int]) -> ClientSettings:
 
 
 @asynccontextmanager
-async def bench(server: Running, **settings: int) -> AsyncIterator[Bench]:
+async def held_client(server: Running, **settings: int) -> AsyncIterator[HeldClient]:
     limits, topic = _limits(settings), f"bench-{next(_names)}"
     wire = HeldWire(server.url, settings=limits)
     async with AsyncClient(wire=wire, settings=limits) as client:
         await client.put_topic(topic, **_QUEUE)
         wire.clear()
-        yield Bench(client, wire, topic)
+        yield HeldClient(client, wire, topic)
 
 
 @contextmanager
-def thread_bench(server: Running, **settings: int) -> Iterator[ThreadBench]:
+def held_blocking_client(server: Running, **settings: int) -> Iterator[HeldBlockingClient]:
     limits, topic = _limits(settings), f"bench-{next(_names)}"
     wire = HeldBlockingWire(server.url, settings=limits)
     with Client(wire=wire, settings=limits) as client, ThreadPoolExecutor(32) as threads:
         client.put_topic(topic, **_QUEUE)
         wire.clear()
-        yield ThreadBench(client, wire, topic, threads)
+        yield HeldBlockingClient(client, wire, topic, threads)
