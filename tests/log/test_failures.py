@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from tenure.errors import Closed, Indeterminate, Overloaded, TenureError
-from tenure.log import FileLog, checkpoint
+from tenure.log import FileLog, checkpoint, writer
 from tenure.log.segment import segment_name
 from tenure.testing.simdisk import CrashMode, Failure, PowerLoss, SimDisk
 from tests.log.model import Model, open_log
@@ -389,6 +389,17 @@ def test_what_reclaims_space_may_use_the_last_bytes_of_a_disk() -> None:
     log.sync()
     model.note(log)
     opened(disk.crash("lost"), model).close()
+
+
+def test_a_segment_is_made_longer_up_to_the_last_offset_and_not_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, model = SimDisk(9), Model()
+    log = opened(disk, model)
+    monkeypatch.setattr(writer, "OFFSET_MAX", 4096)
+    need = 4096 - log._end - log._own_bytes
+    assert not log._grow(need + 1)
+    assert log._capacity < 4096
+    assert log._grow(need)
+    assert log._capacity == 4096
 
 
 def test_a_full_disk_is_not_asked_for_room_again_before_it_has_some() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tenure.errors import Closed, Conflict, Corrupt, TenureError
-from tenure.log import FileLog, PosixDisk, UnknownPosition, checkpoint
+from tenure.errors import Closed, Conflict, Corrupt, NotFound, TenureError
+from tenure.log import Entry, FileLog, PosixDisk, UnknownPosition, checkpoint
 from tenure.log.damage.verify import verify
 from tenure.log.frame import encode_batch
 from tenure.log.segment import FORMAT, HEAD_BYTES, list_heads, segment_name
@@ -465,3 +465,88 @@ def test_a_directory_that_is_replaced_is_never_acknowledged_into(tmp_path: Path)
     with pytest.raises(TenureError):
         log.sync()
     log.close()
+
+
+def test_a_dropped_segment_that_was_left_over_is_gone_after_a_restart() -> None:
+    """Fault 20: the process died between the sync that declares a drop and the removal of the file."""
+    disk, model = SimDisk(1), Model()
+    log, _ = open_log(disk)
+    [location] = model.append(log, [(20, 1, b"first")])
+    while len(log.segments()) < 3:
+        model.append(log, [(20, 1, b"x" * 300)])
+    log.sync()
+    leftover = disk.content(segment_name(1))
+    log.drop(1)
+    log.close()
+    disk.put(segment_name(1), leftover)
+    log, _ = open_log(disk)
+    assert log.report is not None
+    assert log.report.unlinked == (1,)
+    assert segment_name(1) not in disk.names()
+    assert [segment.number for segment in log.segments()] == [2, 3]
+    with pytest.raises(NotFound) as refused:
+        log.read(location)
+    assert refused.value.code == "segment_dropped"
+
+
+def test_the_room_to_reclaim_a_large_segment_in_is_there_from_a_restart_on() -> None:
+    disk, model = SimDisk(1), Model()
+    log, _ = open_log(disk)
+    model.append(log, [(20, 1, b"o" * 4000)])
+    while len(log.segments()) < 2:
+        model.append(log, [(20, 1, b"f" * 300)])
+    log.close()
+    log, _ = open_log(disk)
+    assert len(log.segments()) == 2
+    assert min(log._spares.sizes()) > 4000
+
+
+def test_a_log_of_one_segment_allocates_nothing_ahead_at_a_restart() -> None:
+    disk, model = SimDisk(1), Model()
+    log, _ = open_log(disk)
+    model.append(log, [(20, 1, b"x")])
+    log.close()
+    log, _ = open_log(disk)
+    assert log._spares.sizes() == []
+
+
+def replayed_with_preamble(disk: SimDisk) -> list[bytes]:
+    """Open with a preamble for new segments, close, and return the bodies of the log then."""
+    log = FileLog.open(disk, segment_bytes=2048)
+    log.preamble = lambda: [(20, 0, b"preamble")]
+    list(log.replay())
+    log.close()
+    return bodies(disk)
+
+
+def rolled_and_cut_short() -> SimDisk:
+    """A log of two segments, of which the second has a head and nothing else."""
+    disk, _ = chain(2)
+    content = disk.content(segment_name(2))
+    disk.put(segment_name(2), content[:HEAD_BYTES] + bytes(len(content) - HEAD_BYTES))
+    return disk
+
+
+def test_a_new_log_starts_without_a_preamble() -> None:
+    assert replayed_with_preamble(SimDisk(1)) == []
+
+
+def test_a_segment_whose_roll_was_cut_short_gets_its_preamble_at_the_restart() -> None:
+    disk = rolled_and_cut_short()
+    before = bodies(disk.kill())
+    assert replayed_with_preamble(disk) == [*before, b"preamble"]
+    assert replayed_with_preamble(disk) == [*before, b"preamble"], "once is enough"
+
+
+def test_a_log_whose_recovery_failed_takes_no_appends() -> None:
+    log = FileLog.open(rolled_and_cut_short(), segment_bytes=2048)
+
+    def failing() -> list[Entry]:
+        raise RuntimeError("no preamble")
+
+    log.preamble = failing
+    with pytest.raises(RuntimeError):
+        list(log.replay())
+    with pytest.raises(Closed) as refused:
+        log.append([(20, 1, b"x")])
+    assert refused.value.code == "not_replayed"

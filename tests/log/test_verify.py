@@ -237,8 +237,63 @@ def test_a_torn_tail_is_told_apart_from_damage() -> None:
     report = verify(disk)
     assert report.problems == []
     assert report.torn is not None
-    assert report.torn.first_batch == log.written_batch
+    assert report.torn.first_batch == report.torn.last_batch == log.written_batch
+    assert (report.torn.file, report.torn.end) == (segment_name(1), log.position().offset)
     assert surveyed(disk.kill())[0] == [(20, 1, b"kept")]
+
+
+def test_a_later_batch_that_knows_only_of_an_earlier_sync_does_not_make_a_torn_tail_damage() -> None:
+    """Fault 5: the batch after the torn one was written before any sync of the torn one."""
+    disk = SimDisk(1)
+    log, _ = open_log(disk)
+    log.append([(20, 1, b"kept")])
+    log.sync()
+    log.append([(20, 8, b"torn")])
+    log.write()
+    torn_end = log.position().offset
+    log.append([(20, 9, b"torn too")])
+    log.write()
+    disk.flip_bit(segment_name(1), (torn_end - 1) * 8)
+    report = verify(disk)
+    assert report.problems == []
+    assert report.torn is not None
+    assert (report.torn.first_batch, report.torn.last_batch) == (log.written_batch - 1, log.written_batch)
+    assert (report.torn.end, report.torn.topics) == (log.position().offset, (9,))
+
+
+def test_every_whole_batch_is_counted_once() -> None:
+    disk = SimDisk(1)
+    log, _ = open_log(disk)
+    for _ in range(5):
+        log.append([(20, 1, b"x"), (20, 1, b"y")])
+        log.write()
+    log.close()
+    assert (verify(disk).batches, verify(disk).frames) == (log.written_batch, 10)
+
+
+def test_a_segment_from_another_history_gives_only_batches_that_are_new() -> None:
+    """Fault 10: a segment was restored from an old copy, in which fewer batches came before it."""
+    histories = []
+    for sizes in ([1] * 200, [1000] + [1] * 200):
+        disk = SimDisk(1)
+        log, _ = open_log(disk)
+        for size in sizes:
+            log.append([(20, 1, b"%06d" % log.pending_batch + b"x" * size)])
+            log.write()
+            if len(log.segments()) == 3:
+                break
+        log.close()
+        histories.append(disk)
+    disk, other = histories
+    disk.put(segment_name(2), other.content(segment_name(2)))
+    for name in [name for name in disk.names() if name not in map(segment_name, (1, 2))]:
+        disk.remove(name)
+    frames = [frame for batch in Survey(disk).batches() for frame in batch.frames]
+    batches = [(frame[2] >> 32, int(frame[3][:6])) for frame in frames]
+    first = [batch for segment, batch in batches if segment == 1]
+    second = [batch for segment, batch in batches if segment == 2]
+    assert list_heads(other)[1].first_batch < first[-1], "the two histories overlap"
+    assert second == list(range(first[-1] + 1, second[-1] + 1))
 
 
 def test_unreadable_pages_cost_only_what_lies_in_them() -> None:
@@ -317,6 +372,8 @@ def test_a_head_that_is_damaged_does_not_hide_that_the_end_before_it_is_cut_off(
     entries, report = surveyed(disk)
     assert entries == without(model, report)
     assert max(problem.last_batch for problem in report.problems) == heads[2].first_batch - 1
+    [missing] = [problem for problem in report.problems if "missing before it" in problem.why]
+    assert (missing.file, missing.offset) == (segment_name(3), HEAD_BYTES)
 
 
 def test_checkpoints_without_segments_are_a_problem() -> None:

@@ -42,7 +42,7 @@ class _Mallinfo2(ctypes.Structure):
 
 @cache
 def _libc() -> ctypes.CDLL | None:
-    """GNU's C library, from 2.33 on; None for any other."""
+    """Return GNU's C library, from 2.33 on; None for any other."""
     libc = ctypes.CDLL(None)
     try:
         libc.mallinfo2.restype = _Mallinfo2

@@ -42,12 +42,12 @@ from tenure.core.state.snapshot import load_topic
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 
-__all__ = ["Remains", "Remnant"]
+__all__ = ["GatheredLog", "GatheredTopic"]
 
 _LEASE_EVENTS = (Claimed, Acked, Released, Extended, DeadLettered)
 
 
-class Remnant:
+class GatheredTopic:
     """The facts about one topic. ``topic`` has its name, config, head and marks; its pieces point into the old log.
     ``declared`` says that name and config are its own.
 
@@ -130,12 +130,12 @@ class _Move(NamedTuple):
     dest_seq: int
 
 
-class Remains:
+class GatheredLog:
     """The facts left of a log. ``state`` has those about the whole broker: clock, ids, routers."""
 
     def __init__(self) -> None:
         self.state = State()
-        self.topics: dict[int, Remnant] = {}
+        self.topics: dict[int, GatheredTopic] = {}
         self._deleted: set[int] = set()
         self._names: dict[str, int] = {}
         self._moves: list[_Move] = []
@@ -154,45 +154,45 @@ class Remains:
             self.topics.pop(topic_id, None)
             fold(state, event, location)
         elif topic_id not in self._deleted:
-            self._about(self.topics.setdefault(topic_id, Remnant(topic_id)), event, location, whole=whole)
+            self._about(self.topics.setdefault(topic_id, GatheredTopic(topic_id)), event, location, whole=whole)
 
-    def _about(self, remnant: Remnant, event: Event, location: int, *, whole: bool) -> None:
-        topic = remnant.topic
+    def _about(self, gathered: GatheredTopic, event: Event, location: int, *, whole: bool) -> None:
+        topic = gathered.topic
         if isinstance(event, (*_LEASE_EVENTS, Deleted, Evicted, Redriven)):
-            remnant.see(event.runs[-2] + event.runs[-1] - 1)
-            remnant.leased |= isinstance(event, _LEASE_EVENTS)
+            gathered.see(event.runs[-2] + event.runs[-1] - 1)
+            gathered.leased |= isinstance(event, _LEASE_EVENTS)
         match event:
             case TopicPut():
                 topic.name, topic.config, topic.implicit = event.name, event.config, event.implicit
                 self._names[event.name] = topic.id
                 self.state.retired.discard(event.name)
                 if event.created:
-                    topic.created_ms, remnant.based = event.at_ms, True
+                    topic.created_ms, gathered.based = event.at_ms, True
             case TopicCarried():
-                remnant.recall(load_topic(event.snapshot))
+                gathered.recall(load_topic(event.snapshot))
                 self._names[topic.name] = topic.id
             case Appended():
-                remnant.hold(event, location)
+                gathered.hold(event, location)
             case Carried():
-                remnant.hold_again(event, location)
+                gathered.hold_again(event, location)
             case Acked() | Deleted():
-                remnant.bury(event.runs)
+                gathered.bury(event.runs)
             case Evicted():
-                remnant.bury(event.runs)
+                gathered.bury(event.runs)
                 above = event.runs[-2] + event.runs[-1]
                 topic.cap_floor = max(topic.cap_floor, above if event.reason == "cap" else 0)
                 topic.ttl_floor = max(topic.ttl_floor, above if event.reason != "cap" else 0)
             case DeadLettered() if event.action in ("park", "copy"):
-                remnant.parked.update(dict.fromkeys(each(event.runs), event.reason))
-                remnant.copies.update(copies_of(event))
+                gathered.parked.update(dict.fromkeys(each(event.runs), event.reason))
+                gathered.copies.update(copies_of(event))
             case Redriven() if not event.dest:
-                remnant.leased = True
+                gathered.leased = True
                 for seq in each(event.runs):
-                    remnant.parked.pop(seq, None)
-                    remnant.copies.pop(seq, None)
+                    gathered.parked.pop(seq, None)
+                    gathered.copies.pop(seq, None)
             case DeadLettered() | Redriven():
                 if whole or not event.dest:
-                    remnant.bury(event.runs)
+                    gathered.bury(event.runs)
                 else:
                     self._moves.append(_Move(topic.id, event.runs, event.dest, event.dest_seq))
 
@@ -217,18 +217,18 @@ class Remains:
             source, dest = self.topics.get(move.topic), self.topics.get(move.dest)
             if source is not None and (move.dest in self._deleted or (dest is not None and move.dest_seq in dest.held)):
                 source.bury(move.runs)
-        for topic_id, remnant in list(self.topics.items()):
+        for topic_id, gathered in list(self.topics.items()):
             # A name is given again only once the topic that had it was deleted.
-            if remnant.topic.name and self._names[remnant.topic.name] != topic_id:
+            if gathered.topic.name and self._names[gathered.topic.name] != topic_id:
                 del self.topics[topic_id]
-        for topic_id, remnant in sorted(self.topics.items()):
-            remnant.declared = bool(remnant.topic.name)
-            if not remnant.declared:
-                remnant.topic.name = self._free_name(f"salvaged-{topic_id}")
-                remnant.topic.config = TopicConfig(type="queue" if remnant.leased else "log")
-            if remnant.topic.config.type == "queue":
-                remnant.topic.queue = Queue()
-            self.state.retired.discard(remnant.topic.name)
+        for topic_id, gathered in sorted(self.topics.items()):
+            gathered.declared = bool(gathered.topic.name)
+            if not gathered.declared:
+                gathered.topic.name = self._free_name(f"salvaged-{topic_id}")
+                gathered.topic.config = TopicConfig(type="queue" if gathered.leased else "log")
+            if gathered.topic.config.type == "queue":
+                gathered.topic.queue = Queue()
+            self.state.retired.discard(gathered.topic.name)
 
     def _free_name(self, wanted: str) -> str:
         name, number = wanted, 1
@@ -238,6 +238,6 @@ class Remains:
         self._names[name] = 0
         return name
 
-    def __iter__(self) -> Iterator[Remnant]:
+    def __iter__(self) -> Iterator[GatheredTopic]:
         """Yield the topics that are left, by id."""
-        return iter([remnant for _, remnant in sorted(self.topics.items())])
+        return iter([gathered for _, gathered in sorted(self.topics.items())])

@@ -19,7 +19,7 @@ from pyroaring import BitMap64
 from tenure.broker.durability.trim import Taken, carried, fits
 from tenure.broker.engine import Engine
 from tenure.broker.records import Frame
-from tenure.broker.salvage.gather import Remains, Remnant
+from tenure.broker.salvage.gather import GatheredLog, GatheredTopic
 from tenure.broker.salvage.report import KeptRouter, KeptTopic, Rebuilt
 from tenure.clock import Clock, SystemClock
 from tenure.core.events import Appended, Carried, StateCarried, TopicCarried, decode
@@ -61,17 +61,17 @@ def rebuild(
     if segment_numbers(target) or checkpoint.exists(target):
         raise Conflict("the directory to salvage into already holds a log: choose an empty one", code="not_empty")
     settings = settings or Settings()
-    survey, remains, problems = Survey(source), Remains(), list[Problem]()
-    _gather(survey, remains, problems)
+    survey, gathered_log, problems = Survey(source), GatheredLog(), list[Problem]()
+    _gather(survey, gathered_log, problems)
     report = survey.report()
     log = FileLog.open(target, segment_bytes=settings.segment_bytes, epoch=report.epoch)
     engine = Engine(log, clock=clock or SystemClock(), settings=settings)
-    engine.state = remains.state  # log time, epochs, topic ids and routers go on where the old log ended
+    engine.state = gathered_log.state  # log time, epochs, topic ids and routers go on where the old log ended
     revisit = Revisit(survey)
     try:
-        routers = _place_routers(engine, remains)
+        routers = _place_routers(engine, gathered_log)
         engine.recover()
-        topics = _write(engine, remains, revisit, problems)
+        topics = _write(engine, gathered_log, revisit, problems)
     finally:
         revisit.close()
         log.close()
@@ -79,16 +79,16 @@ def rebuild(
     return Rebuilt(found=found, topics=topics, routers=routers)
 
 
-def _gather(survey: Survey, remains: Remains, problems: list[Problem]) -> None:
+def _gather(survey: Survey, gathered_log: GatheredLog, problems: list[Problem]) -> None:
     """Collect the facts of every readable frame."""
     for frames, whole in survey.batches():
         for kind, topic, location, body in frames:
             try:
-                remains.take(decode(kind, body), location, whole=whole, wounded=survey.wounded)
+                gathered_log.take(decode(kind, body), location, whole=whole, wounded=survey.wounded)
             except (Corrupt, KeyError, msgspec.MsgspecError) as error:
                 why = f"a whole frame of kind {kind} that cannot be understood: {error}"
                 problems.append(_problem(location, why, topic=topic, size=len(body)))
-    remains.settle()
+    gathered_log.settle()
 
 
 def _problem(location: int, why: str, *, topic: int, size: int = 0) -> Problem:
@@ -96,9 +96,9 @@ def _problem(location: int, why: str, *, topic: int, size: int = 0) -> Problem:
     return Problem(segment_name(location >> 32), offset, offset + size, why, topics=(topic,))
 
 
-def _place_routers(engine: Engine, remains: Remains) -> list[KeptRouter]:
+def _place_routers(engine: Engine, gathered_log: GatheredLog) -> list[KeptRouter]:
     """Set each router after its source's newest record, so that it copies nothing twice."""
-    sources = {remnant.topic.name: remnant for remnant in remains}
+    sources = {gathered.topic.name: gathered for gathered in gathered_log}
     kept = []
     for name, router in sorted(engine.state.routers.items()):
         source, passed_over = sources.get(router.source), list[int]()
@@ -110,27 +110,27 @@ def _place_routers(engine: Engine, remains: Remains) -> list[KeptRouter]:
     return kept
 
 
-def _write(engine: Engine, remains: Remains, revisit: Revisit, problems: list[Problem]) -> list[KeptTopic]:
+def _write(engine: Engine, gathered_log: GatheredLog, revisit: Revisit, problems: list[Problem]) -> list[KeptTopic]:
     """Write the broker-wide facts, all records, and at last the topics, those with records after the others."""
     engine.commit(StateCarried(engine.now(), msgspec.Raw(dump_state(engine.state))))
     kept = []
-    for remnant in remains:
-        lost = _write_records(engine, remnant, revisit, problems)
-        kept.append(_report_topic(remnant, lost))
-    for remnant in sorted(remains, key=lambda each: each.topic.count > 0):
-        now, topic = engine.now(), remnant.topic
+    for gathered in gathered_log:
+        lost = _write_records(engine, gathered, revisit, problems)
+        kept.append(_report_topic(gathered, lost))
+    for gathered in sorted(gathered_log, key=lambda each: each.topic.count > 0):
+        now, topic = engine.now(), gathered.topic
         engine.commit(TopicCarried(now, topic.id, msgspec.Raw(dump_topic(topic, now_ms=now))))
         engine.write()
     engine.sync()
     return kept
 
 
-def _write_records(engine: Engine, remnant: Remnant, revisit: Revisit, problems: list[Problem]) -> list[int]:
+def _write_records(engine: Engine, gathered: GatheredTopic, revisit: Revisit, problems: list[Problem]) -> list[int]:
     """Copy the records of one topic, a bounded number of bytes at a time; return the runs of seqs that are lost."""
-    topic, written = remnant.topic, BitMap64()
+    topic, written = gathered.topic, BitMap64()
     taken: list[Taken] = []
     size = 0
-    for place, runs in _wanted(remnant):
+    for place, runs in _wanted(gathered):
         try:
             frame = _frame(revisit, place)
         except (Corrupt, OSError) as error:
@@ -143,15 +143,15 @@ def _write_records(engine: Engine, remnant: Remnant, revisit: Revisit, problems:
         size += place[2]
     if taken:
         written.update(_carry(engine, topic, taken))
-    _settle(remnant, written)
-    return gaps_of(written | remnant.gone, 1, topic.head_seq + 1)
+    _settle(gathered, written)
+    return gaps_of(written | gathered.gone, 1, topic.head_seq + 1)
 
 
-def _wanted(remnant: Remnant) -> Iterator[tuple[FramePlace, list[int]]]:
+def _wanted(gathered: GatheredTopic) -> Iterator[tuple[FramePlace, list[int]]]:
     """Yield the frames that hold records to be kept, ascending, with the runs of these."""
-    live, end = remnant.live, remnant.topic.head_seq + 1
+    live, end = gathered.live, gathered.topic.head_seq + 1
     before: FramePlace | None = None
-    for place in places(remnant.topic.frame_index, 1, end):
+    for place in places(gathered.topic.frame_index, 1, end):
         if before is not None and (runs := runs_of(live, before[0], place[0])):
             yield before, runs
         before = place
@@ -187,26 +187,26 @@ def _index_tags(topic: Topic, frame: Frame) -> None:
             topic.tags.add(extras.tag, frame.table.seq(index))
 
 
-def _settle(remnant: Remnant, written: BitMap64) -> None:
+def _settle(gathered: GatheredTopic, written: BitMap64) -> None:
     """Set what follows from the records that were written: everything else is dead in the new directory."""
-    topic = remnant.topic
+    topic = gathered.topic
     seq_after = topic.head_seq + 1
     topic.count, topic.floor = len(written), written.min() if written else seq_after
     dead = BitMap64()
     dead.add_range(topic.floor, seq_after)
     topic.dead = (dead - written) or None
     if topic.queue is not None:
-        topic.queue.parked = {seq: reason for seq, reason in remnant.parked.items() if seq in written}
-        topic.queue.copies = {seq: copy for seq, copy in remnant.copies.items() if seq in topic.queue.parked}
+        topic.queue.parked = {seq: reason for seq, reason in gathered.parked.items() if seq in written}
+        topic.queue.copies = {seq: copy for seq, copy in gathered.copies.items() if seq in topic.queue.parked}
 
 
-def _report_topic(remnant: Remnant, lost: list[int]) -> KeptTopic:
-    topic = remnant.topic
+def _report_topic(gathered: GatheredTopic, lost: list[int]) -> KeptTopic:
+    topic = gathered.topic
     return KeptTopic(
         id=topic.id,
         topic=topic.name,
         type=topic.config.type,
-        declared=remnant.declared,
+        declared=gathered.declared,
         records=topic.count,
         bytes=topic.bytes,
         head_seq=topic.head_seq,

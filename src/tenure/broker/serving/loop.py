@@ -45,7 +45,7 @@ class ServingLoop:
             engine, self.alarms, on_time_passed=self.report_ended, attend_later=self._attend_later
         )
         self.readings: dict[Topic, set[ReadWaiter]] = {}
-        self._unsynced = UnsyncedClaims(self)
+        self._durable_claims = UnsyncedClaims(self)
         self.streams = StreamLeases(self)
         self._publisher = Publisher(self)
         self._turns = Turns()
@@ -129,7 +129,7 @@ class ServingLoop:
         """Return the answer of a claim as an awaitable. A caller that goes away while it waits gives its jobs back."""
         self.settle()
         if answer.level == Level.SYNCED and answer.reply.lease:
-            return self._unsynced.answer(answer)
+            return self._durable_claims.answer(answer)
         return answer
 
     def _abandon(self, reply: object) -> None:
