@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypedDict, TypeVar, get_type_hints
+from typing import Any, Final, TypedDict, TypeVar, get_type_hints
+
+import msgspec
+
+from tenure.contract.commands import Ack, AppendFields, Claim, RedriveFields, RouterFields
 
 __all__ = [
     "AppendOptions",
@@ -18,36 +22,6 @@ __all__ = [
     "declare_options",
     "expand_options",
 ]
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def declare_options(function: F) -> F:
-    """Set the signature of a function that takes ``**options: Unpack[...]`` to one that names each option.
-
-    So ``help``, `inspect` and mocks see every name. The function itself is not wrapped.
-    """
-    function.__signature__ = expand_options(function)  # type: ignore[attr-defined]
-    return function
-
-
-def expand_options(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature of a function with the keys of a TypedDict in the place of ``**options``.
-
-    Their default is ``...``: the command has it.
-    """
-    signature = inspect.signature(function)
-    parameters = signature.parameters.values()
-    return signature.replace(parameters=[each for one in parameters for each in _expand(one, function)])
-
-
-def _expand(parameter: inspect.Parameter, function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
-    if parameter.kind is not parameter.VAR_KEYWORD:
-        yield parameter
-        return
-    options = function.__globals__[parameter.annotation.removeprefix("Unpack[").removesuffix("]")]
-    for name, kind in get_type_hints(options).items():
-        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=..., annotation=kind)
 
 
 class AppendOptions(TypedDict, total=False):
@@ -111,3 +85,46 @@ class RouterOptions(TypedDict, total=False):
     create_dest: bool
     filter: Any
     allow_cycle: bool
+
+
+_COMMANDS: Final[dict[Any, type[msgspec.Struct]]] = {
+    AppendOptions: AppendFields,
+    ClaimOptions: Claim,
+    LeaseOptions: Ack,
+    RedriveOptions: RedriveFields,
+    RouterOptions: RouterFields,
+}
+"""The command that has the defaults of the options."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def declare_options(function: F) -> F:
+    """Set the signature of a function that takes ``**options: Unpack[...]`` to one that names each option.
+
+    So ``help``, `inspect` and mocks see every name. The function itself is not wrapped.
+    """
+    function.__signature__ = expand_options(function)  # type: ignore[attr-defined]
+    return function
+
+
+def expand_options(function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of a function with the keys of a TypedDict in the place of ``**options``.
+
+    Their defaults are those of the command; ``...`` where there is none.
+    """
+    signature = inspect.signature(function)
+    parameters = signature.parameters.values()
+    return signature.replace(parameters=[each for one in parameters for each in _expand(one, function)])
+
+
+def _expand(parameter: inspect.Parameter, function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+    if parameter.kind is not parameter.VAR_KEYWORD:
+        yield parameter
+        return
+    options = function.__globals__[parameter.annotation.removeprefix("Unpack[").removesuffix("]")]
+    command = _COMMANDS.get(options)
+    defaults = {} if command is None else {field.name: field.default for field in msgspec.structs.fields(command)}
+    for name, kind in get_type_hints(options).items():
+        default = defaults.get(name, ...)
+        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
