@@ -18,7 +18,7 @@ __all__ = ["LEFT_OUT", "PATHS"]
 PATHS: Final = (
     *("tests/contract", "tests/core", "tests/log", "tests/broker", "tests/model", "tests/testing", "tests/buffer"),
     *("tests/worker", "tests/export", "tests/http"),
-    *(f"tests/client/test_{name}.py" for name in ("config", "endpoint", "lanes", "producer_gather", "resuming")),
+    *(f"tests/client/test_{name}.py" for name in ("config", "endpoint", "lanes", "batcher", "resuming")),
     *(f"tests/client/test_{name}.py" for name in ("retry", "sse")),
     *(f"tests/timers/test_{name}.py" for name in ("envelope", "reference", "faststream_testing")),
     *(f"tests/cli/test_{name}.py" for name in ("reference", "buffer_costs")),
@@ -48,7 +48,7 @@ LEFT_OUT: Final = (
     "tests/http/test_exposure.py::test_a_server_warns_when_it_starts_and_when_keys_are_read_again",
     "tests/http/test_meta.py::test_records_cross_a_real_socket_to_the_byte",
     "tests/log/test_frame.py::test_a_frame_across_the_border_of_two_reads_is_found",
-    "tests/client/test_producer_gather.py::test_a_batch_costs_the_same_however_many_were_sent_before_it",
+    "tests/client/test_batcher.py::test_a_batch_costs_the_same_however_many_were_sent_before_it",
     "tests/client/test_lanes.py::test_a_forked_process_has_lanes_of_its_own",
     "tests/client/test_lanes.py::test_the_broker_keeps_a_mark_per_lane_and_not_per_put",
 )

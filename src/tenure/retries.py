@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tenure.contract.fields import Repeat
+from tenure.contract.repeat import Repeat
 
 __all__ = ["Retries"]
 

@@ -126,7 +126,7 @@ async def test_a_log_of_odd_but_legal_values_can_be_read_back(clock: ManualClock
     await broker.close()
     async with await Broker.open(log.reopen(), clock=clock) as broker:
         assert len(snapshot(broker)) == len(before)
-        assert broker.job(name, 2)[1]["reason"] == "\0"
+        assert broker.job(name, 2).reason == "\0"
         assert (await broker.diff("u")).records[0].data == b"\xff\x00"
 
 

@@ -313,7 +313,7 @@ async def test_who_gets_the_odd_job_takes_turns(broker: Broker) -> None:
     streams = [broker.work("q", node=f"s{number}", max_count=100) for number in range(3)]
     for _ in range(30):
         await broker.produce("q", [b"x"])
-    held = Counter(job["node"] for job in broker.jobs("q", state="in_flight").items)
+    held = Counter(job.node for job in broker.jobs("q", state="in_flight").items)
     assert held == {"s0": 10, "s1": 10, "s2": 10}
     for stream in streams:
         stream.close()

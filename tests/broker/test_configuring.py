@@ -29,7 +29,7 @@ async def test_a_patch_survives_a_restart(clock: ManualClock) -> None:
     await broker.patch_topic("q", {"max_deliveries": 2})
     async with await reopen(broker, log, clock) as again:
         config = again.topic("q").config
-        assert (config["type"], config["lease_ms"], config["max_deliveries"]) == ("queue", 5_000, 2)
+        assert (config.type, config.lease_ms, config.max_deliveries) == ("queue", 5_000, 2)
 
 
 # A log that nobody asked for

@@ -38,7 +38,7 @@ async def kill_job(broker: Broker, seq: int, *, reason: str | None = None, topic
     """Claim what is there and declare one job dead."""
     await broker.claim(topic, node="k", max_count=1000)
     assert (await broker.nack(topic, node="k", seqs=[seq], dead=True, reason=reason)).count == 1
-    await broker.nack(topic, node="k", seqs=[job["seq"] for job in broker.jobs(topic, state="in_flight").items] or [0])
+    await broker.nack(topic, node="k", seqs=[job.seq for job in broker.jobs(topic, state="in_flight").items] or [0])
 
 
 class AppendsLog(MemoryLog):
@@ -91,7 +91,7 @@ async def test_a_job_that_was_delivered_too_often_keeps_its_last_reason(
             expected
         )
     if strategy != "skip":
-        assert {job["seq"]: job["reason"] for job in broker.jobs("q", state="parked").items} == expected
+        assert {job.seq: job.reason for job in broker.jobs("q", state="parked").items} == expected
     rows = [row for row in events.drain() if row.event == "dead_lettered"]
     assert {seq: row.reason for row in rows for seq in each(row.runs)} == expected
 
@@ -152,7 +152,7 @@ async def park_and_copy(broker: Broker, *seqs: int, jobs: int = 3, **config: Any
     await broker.claim("q", node="k", max_count=jobs)
     for seq in seqs:
         await broker.nack("q", node="k", seqs=[seq], dead=True)
-    rest = [job["seq"] for job in broker.jobs("q", state="in_flight").items]
+    rest = [job.seq for job in broker.jobs("q", state="in_flight").items]
     await broker.nack("q", node="k", seqs=rest or [0])
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tenure import Broker, NotFound, Overloaded, Record, Settings
-from tenure.core.lifecycle import Lifecycle
+from tenure.contract.replies import Lifecycle
 from tenure.testing.clock import ManualClock
 from tests.kit.brokers import fail_by_expiry, make_queue, start, turn
 

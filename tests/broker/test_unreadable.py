@@ -208,7 +208,7 @@ def test_a_claim_goes_on_behind_the_jobs_that_it_parks(how: str, max_count: int)
     world.harm("q", 1, how=how)
     assert run.claim(world.engine, "q", node="w", max_count=max_count).reply.seqs == [3]
     assert world.look("q")["parked"] == 2
-    assert all(item["reason"].startswith("unreadable") for item in run.jobs(world.engine, "q", state="parked").items)
+    assert all(str(item.reason).startswith("unreadable") for item in run.jobs(world.engine, "q", state="parked").items)
     with pytest.raises(Corrupt):
         run.job(world.engine, "q", 1)
     assert run.delete_records(world.engine, "q", seqs=[1, 2]).reply.deleted == 2
@@ -325,9 +325,9 @@ def test_only_the_unreadable_ones_of_a_pass_of_dead_letters_are_parked(how: str,
     world.clock.advance(60_000)
     assert run.claim(world.engine, "q", node="w").reply.seqs == []
     assert datas(run.diff(world.engine, "dead").records) == [b"1", b"4"]
-    parked = {item["seq"]: item["reason"] for item in run.jobs(world.engine, "q", state="parked").items}
+    parked = {item.seq: item.reason for item in run.jobs(world.engine, "q", state="parked").items}
     assert sorted(parked) == ([2, 3] if strategy == "skip" else [1, 2, 3, 4])
-    assert all(parked[seq].startswith("max_deliveries; unreadable: ") for seq in (2, 3))
+    assert all(str(parked[seq]).startswith("max_deliveries; unreadable: ") for seq in (2, 3))
     world.churn()
     with pytest.raises(Corrupt):
         run.job(world.engine, "q", 2)
@@ -423,7 +423,7 @@ def test_unreadable_jobs_outlive_their_segment_where_they_stood(
         assert refused.value.code == "unreadable"
     assert run.ack(engine, "q", node="w", seqs=[1, 3]).reply.count == 2
     assert datas(run.claim(engine, "q", node="w", max_count=9).reply.jobs) == [b"behind"]
-    assert sorted(item["seq"] for item in run.jobs(engine, "q", state="parked").items) == [5, 6]
+    assert sorted(item.seq for item in run.jobs(engine, "q", state="parked").items) == [5, 6]
     assert run.delete_records(engine, "q", seqs=[4, 5, 6]).reply.deleted == 3
     assert engine.state.topics["q"].bytes == len(b"behind")
     invariants(engine.state)

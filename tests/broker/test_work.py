@@ -78,7 +78,7 @@ async def test_closing_a_stream_gives_back_what_it_holds_and_nothing_else_of_its
     await broker.ack("q", node="w", seqs=[4])
     assert (await anext(stream)).seqs == [6]
     stream.close()
-    assert [job["seq"] for job in broker.jobs("q", state="in_flight").items] == [*poll.seqs, 3]
+    assert [job.seq for job in broker.jobs("q", state="in_flight").items] == [*poll.seqs, 3]
     claim = await broker.claim("q", node="v", max_count=9)
     assert (claim.seqs, claim.deliveries(5)) == ([5, 6], 2)
     other.close()

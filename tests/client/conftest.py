@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.client.driving import KINDS, Both, make_client
+from tests.client.both_clients import KINDS, Both, make_client
 from tests.kit.http_proxy import Proxy, proxy_to
 from tests.kit.server import Running, serving
 

@@ -9,9 +9,9 @@ import pytest
 
 from tenure.client.batching.acker import Acker
 from tenure.client.batching.settings import AckerSettings
-from tenure.client.replies import Extended, Settled
+from tenure.contract.replies import Extended, Settled
 from tenure.errors import Closed, Indeterminate, Invalid, LeaseLost, NotFound, Overloaded
-from tests.client.held_client import held_client
+from tests.client.held_clients import held_client
 
 
 async def test_acks_of_one_turn_go_out_together(server):
@@ -121,7 +121,7 @@ async def test_few_requests_are_in_flight_however_many_kinds_there_are(server):
         assert len(b.wire.sizes) == 2
         b.wire.release()
         assert await asyncio.gather(*nacks) == [True] * 6
-        assert acker._lots == {}
+        assert acker._batches == {}
 
 
 async def test_a_failing_request_fails_its_jobs_each_with_an_error_of_its_own(server):
@@ -242,7 +242,7 @@ async def test_closing_at_once_while_an_answer_comes_leaves_nobody_without_an_ou
     assert set(kinds) <= {type(None), Closed, Indeterminate}
     assert kinds[1:] != [Indeterminate] * 2 or client.sent == [[1], [2, 3]], "what was not sent is not unknown"
     await acker.close()
-    assert (acker._flying, acker._lots, acker._pending_count) == ({}, {}, 0)
+    assert (acker._flying, acker._batches, acker._pending_count) == ({}, {}, 0)
 
 
 async def test_closing_sends_also_what_nobody_waits_for_any_more(server):

@@ -8,13 +8,15 @@ from typing import Any
 import msgspec
 import pydantic
 import pytest
+from msgspec.structs import replace
 
 from tenure import Conflict, Invalid, LeaseLost, NotFound, Overloaded, Record
 from tenure.client import ReadRecord
 from tenure.client.batching.settings import AckerSettings
-from tenure.client.calls.calling import BODY_BYTES_MAX, posting
+from tenure.client.calls.requests import BODY_BYTES_MAX, request_of
+from tenure.contract.commands import Nack
 from tenure.http.wire.limits import WireLimits
-from tests.client.driving import Both
+from tests.client.both_clients import Both
 
 
 class Email(msgspec.Struct):
@@ -37,10 +39,10 @@ def texts(records: list[ReadRecord]) -> list[bytes]:
 async def test_topics_are_put_read_listed_and_deleted(client: Both, name: str) -> None:
     put = await client.put_topic(name, type="queue", lease_ms=5_000, max_deliveries=3, dead_letter=f"{name}.dead")
     assert (put.topic, put.type, put.created) == (name, "queue", True)
-    assert (put.config["lease_ms"], put.config["dead_letter"]) == (5_000, f"{name}.dead")
+    assert (put.config.lease_ms, put.config.dead_letter) == (5_000, f"{name}.dead")
     assert (await client.put_topic(name, type="queue")).created is False
     info = await client.topic(name)
-    assert (info.head_seq, info.config["lease_ms"], info.queue.ready) == (0, 30_000, 0)
+    assert (info.head_seq, info.config.lease_ms, info.queue.ready) == (0, 30_000, 0)
     await client.put_topic(f"{name}-2")
     page = await client.topics(prefix=name, page_size=1)
     assert [topic.topic for topic in page.topics] == [name]
@@ -59,13 +61,13 @@ async def test_a_patch_changes_what_it_names_and_leaves_the_rest(client: Both, n
         await client.patch_topic(name, lease_ms=5_000)
     put = await client.put_topic(name, type="queue", max_deliveries=3, retry_backoff={"min_ms": 5})
     patched = await client.patch_topic(name, lease_ms=5_000, retry_backoff={"max_ms": 7})
-    backoff = put.config["retry_backoff"] | {"max_ms": 7}
-    assert patched.config == put.config | {"lease_ms": 5_000, "retry_backoff": backoff}
-    assert (await client.patch_topic(name, max_deliveries=None)).config["max_deliveries"] == 0
+    backoff = replace(put.config.retry_backoff, max_ms=7)
+    assert patched.config == replace(put.config, lease_ms=5_000, retry_backoff=backoff)
+    assert (await client.patch_topic(name, max_deliveries=None)).config.max_deliveries == 0
     queue = Both(client.inner.queue(name))
     configured = await queue.configure(dead_letter=f"{name}.dead", retry_backoff=None)
-    assert (configured.config["dead_letter"], configured.config["retry_backoff"]) == (f"{name}.dead", None)
-    assert configured.config["lease_ms"] == 5_000
+    assert (configured.config.dead_letter, configured.config.retry_backoff) == (f"{name}.dead", None)
+    assert configured.config.lease_ms == 5_000
 
 
 async def test_a_topic_that_is_not_empty_is_kept_where_that_is_asked(client: Both, name: str) -> None:
@@ -283,7 +285,7 @@ BAD: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 async def test_what_cannot_be_meant_is_refused_before_anything_is_sent(
     kind: str, call: str, args: tuple[Any, ...], options: dict[str, Any]
 ) -> None:
-    from tests.client.driving import make_client
+    from tests.client.both_clients import make_client
 
     async with make_client(kind, "http://127.0.0.1:9") as nowhere:
         with pytest.raises(Invalid):
@@ -293,15 +295,15 @@ async def test_what_cannot_be_meant_is_refused_before_anything_is_sent(
 def test_the_largest_batches_of_settlements_fit_in_what_a_server_reads() -> None:
     """One lease id has six letters and at most sixteen digits; escapes take six bytes for one."""
     count = 1_000
-    fields = {
-        "node": "\x01" * 128,
-        "seqs": [2**64 - 1] * count,
-        "lease_ids": [f"lease_{2**64 - 1:x}"] * count,
-        "strict": True,
-        "delay_ms": 2**53,
-        "reason": "\x01" * 1_024,
-        "dead": True,
-    }
-    assert len(posting("", fields).body or b"") <= BODY_BYTES_MAX
+    command = Nack(
+        node="\x01" * 128,
+        seqs=[2**64 - 1] * count,
+        lease_ids=[f"lease_{2**64 - 1:x}"] * count,
+        strict=True,
+        delay_ms=2**53,
+        reason="\x01" * 1_024,
+        dead=True,
+    )
+    assert len(request_of("", command).body or b"") <= BODY_BYTES_MAX
     assert WireLimits().command_bytes_max == BODY_BYTES_MAX
     assert AckerSettings().batch_seqs_max == count

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tenure.client.transport.blocking import _SocketStream
-from tests.client.driving import Both
+from tests.client.both_clients import Both
 from tests.kit.server import Running
 
 STREAMS = ["work", "watch", "events"]

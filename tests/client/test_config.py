@@ -38,8 +38,8 @@ async def test_a_queue_that_is_put_into_before_it_was_declared_is_a_careful_one(
     async with memory_broker() as broker, AsyncClient(wire=AppWire(broker)) as client:
         await client.queue("emails").put({"to": "ada"})
         config = (await client.topic("emails")).config
-        assert {field: config[field] for field in careful_queue("emails")} == careful_queue("emails")
-        assert config["durability"] == "fsync"
+        assert {field: getattr(config, field) for field in careful_queue("emails")} == careful_queue("emails")
+        assert config.durability == "fsync"
 
 
 def test_a_name_without_room_for_a_dead_letter_topic_is_still_a_queue() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tenure import Indeterminate, Invalid, LeaseLost, Overloaded
 from tenure.client import ClientSettings
-from tests.client.driving import Both, make_client
+from tests.client.both_clients import Both, make_client
 from tests.kit.http_proxy import Proxy, proxy_to
 from tests.kit.server import serving
 
@@ -185,7 +185,7 @@ async def test_a_refusal_of_the_repeat_says_nothing_about_the_first_copy(
     settings = ClientSettings(backoff_min_ms=100_000, backoff_max_ms=300, attempts_max=2)
     async with make_client(kind, proxy.url, settings=settings) as shaky:
         await shaky.put_topic(name)
-        shaky.inner._core.chance = lambda: 1.0
+        shaky.inner._context.chance = lambda: 1.0
         proxy.lost.clear()
         proxy.lose_answers = 1
         call = asyncio.ensure_future(shaky.produce(name, [1], create=False))

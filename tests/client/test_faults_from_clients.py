@@ -12,7 +12,7 @@ import pytest
 from tenure import LeaseLost, Overloaded
 from tenure.client import ClientSettings
 from tests.acceptance.worker.working import FixedServing
-from tests.client.driving import Both, make_client
+from tests.client.both_clients import Both, make_client
 from tests.kit.http_proxy import Proxy
 from tests.kit.server import Running
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.counting import Door
+from tests.client.counting_proxy import CountingProxy
 from tests.kit.server import serving
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ PATIENCE_S = 100.0
 @contextmanager
 def crowd(kind: str, url: str, topic: str) -> Iterator[None]:
     """The clients, in a few processes; they must all be alive at the end."""
-    command = [sys.executable, "-m", "tests.client.crowd", kind, url, str(CROWD // PROCESSES), topic]
+    command = [sys.executable, "-m", "tests.client.many_clients", kind, url, str(CROWD // PROCESSES), topic]
     made = [subprocess.Popen(command, stdin=subprocess.PIPE, cwd=ROOT) for _ in range(PROCESSES)]
     try:
         yield
@@ -85,7 +85,7 @@ def test_fault_36_five_hundred_reconnect_after_a_restart_without_a_storm(
         server = stack.enter_context(serving(tmp_path / "data"))
         with server.client() as caller:
             assert caller.put("/v0/topics/storm", json={"type": "queue"}).status_code == 201
-        door = stack.enter_context(Door(port_of(server.url)))
+        door = stack.enter_context(CountingProxy(port_of(server.url)))
         people.enter_context(crowd(kind, door.url, "storm"))
         until(lambda: door.live_count == CROWD, "all are connected")
         door.shut()

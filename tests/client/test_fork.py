@@ -51,12 +51,12 @@ producer = client.producer("q")
 leading = threading.Thread(target=producer.put, args=["parent"])
 leading.start()
 held.wait()
-with producer._lock, client._core.lanes._lock:
+with producer._lock, client._context.lanes._lock:
     print(in_child(lambda: (producer.put("child"), len(bodies), b"parent" in bodies[0], producer.close())))
-    print(in_child(lambda: (producer.flush(), producer._gather.idle)))
+    print(in_child(lambda: (producer.flush(), producer._batcher.idle)))
 release.set()
 leading.join()
-print(len(bodies), b"parent" in bodies[0], producer._gather.idle)
+print(len(bodies), b"parent" in bodies[0], producer._batcher.idle)
 """
 
 
@@ -126,7 +126,7 @@ def test_a_stream_that_the_parent_closes_ends_although_a_child_lives_and_the_chi
 
 NAMES = """
 made_up, given = Client("http://127.0.0.1:1"), Client("http://127.0.0.1:1", node="me")
-names = lambda: (made_up.node, made_up._core.claim_id().rpartition("-")[0], given.node)
+names = lambda: (made_up.node, made_up._context.claim_id().rpartition("-")[0], given.node)
 print(*names())
 print(*eval(in_child(names)))
 """

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tenure import AsyncClient, Client, Invalid, LeaseLost, NotFound, Record
-from tests.client.driving import Both, make_client
+from tests.client.both_clients import Both, make_client
 
 
 class Email(msgspec.Struct):
@@ -149,7 +149,7 @@ async def test_whatever_puts_first_makes_a_careful_queue(client: Both, name: str
     await Both(client.inner.queue(f"{name}-plain")).put(1)
     for made in (f"{name}-gathered", f"{name}-plain"):
         config = (await client.topic(made)).config
-        told = (config["type"], config["durability"], config["max_deliveries"], config["dead_letter"])
+        told = (config.type, config.durability, config.max_deliveries, config.dead_letter)
         assert told == ("queue", "fsync", 5, f"{made}.dead")
 
 

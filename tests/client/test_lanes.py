@@ -12,23 +12,23 @@ import pytest
 from tenure import AsyncClient, Client, Overloaded
 from tenure.client import ClientSettings
 from tenure.client.plan.drive import _take, _take_async
-from tenure.client.plan.producer_ids import Lane, Lanes
+from tenure.client.plan.producer_lanes import ProducerLane, ProducerLanes
 from tenure.testing import memory_broker
 from tenure.testing.wire import AppWire, LossyWire, ThreadWire
 
 
-def never(lane: Lane) -> bool:
+def never(lane: ProducerLane) -> bool:
     raise AssertionError("nobody waits here")
 
 
-def taken(lanes: Lanes) -> Lane:
+def taken(lanes: ProducerLanes) -> ProducerLane:
     lane = lanes.take(never)
     assert lane is not None
     return lane
 
 
 def test_the_lane_used_last_is_taken_first() -> None:
-    lanes = Lanes(8)
+    lanes = ProducerLanes(8)
     first, second = taken(lanes), taken(lanes)
     lanes.give(first)
     lanes.give(second)
@@ -37,11 +37,11 @@ def test_the_lane_used_last_is_taken_first() -> None:
 
 
 def test_whoever_waits_gets_the_next_free_lane_in_turn_and_who_gave_up_does_not() -> None:
-    lanes = Lanes(1)
+    lanes = ProducerLanes(1)
     lane = taken(lanes)
-    got: list[Lane] = []
+    got: list[ProducerLane] = []
 
-    def third(lane: Lane) -> bool:
+    def third(lane: ProducerLane) -> bool:
         got.append(lane)
         return True
 
@@ -59,7 +59,7 @@ class Counted:
 
     compared = 0
 
-    def __call__(self, lane: Lane) -> bool:
+    def __call__(self, lane: ProducerLane) -> bool:
         return True
 
     def __eq__(self, other: object) -> bool:
@@ -71,7 +71,7 @@ class Counted:
 
 
 def test_giving_up_costs_the_same_however_many_wait() -> None:
-    lanes = Lanes(1)
+    lanes = ProducerLanes(1)
     taken(lanes)
     waiting = [Counted() for _ in range(2_000)]
     for one in waiting:
@@ -83,7 +83,7 @@ def test_giving_up_costs_the_same_however_many_wait() -> None:
 
 
 async def test_a_lane_that_comes_as_its_caller_is_cancelled_goes_to_the_next() -> None:
-    lanes = Lanes(1)
+    lanes = ProducerLanes(1)
     lane = taken(lanes)
     waiting = [asyncio.create_task(_take_async(lanes, 60_000)) for _ in range(2)]
     await asyncio.sleep(0)
@@ -96,7 +96,7 @@ async def test_a_lane_that_comes_as_its_caller_is_cancelled_goes_to_the_next() -
 
 
 def test_a_lane_that_comes_as_its_caller_is_interrupted_goes_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    lanes = Lanes(1)
+    lanes = ProducerLanes(1)
     lane = taken(lanes)
 
     class Interrupted(threading.Event):
@@ -112,8 +112,8 @@ def test_a_lane_that_comes_as_its_caller_is_interrupted_goes_to_the_next(monkeyp
 
 FORKING = """
 import os
-from tenure.client.plan.producer_ids import Lanes
-lanes = Lanes(2)
+from tenure.client.plan.producer_lanes import ProducerLanes
+lanes = ProducerLanes(2)
 before = lanes.take(lambda lane: False)
 child = os.fork()
 if child == 0:
@@ -151,7 +151,7 @@ async def test_where_the_caller_names_the_append_no_lane_is_used() -> None:
     async with memory_broker() as broker, AsyncClient(wire=AppWire(broker)) as client:
         await client.produce("t", [1], idempotency_key="k")
         assert not broker._engine.state.topics["t"].marks
-        assert client._core.lanes.count == 0
+        assert client._context.lanes.count == 0
 
 
 async def test_a_cancelled_call_gives_its_lane_back() -> None:
@@ -172,24 +172,24 @@ async def test_a_cancelled_call_gives_its_lane_back() -> None:
             await asyncio.gather(waiting, also, return_exceptions=True)
             wire.lose_nothing()
             assert (await client.produce("t", [1])).count == 1
-            assert client._core.lanes.count == 1
+            assert client._context.lanes.count == 1
 
 
 async def test_waiting_for_a_lane_has_an_end() -> None:
     settings = ClientSettings(connections_max=1, acquire_ms=20)
     async with memory_broker() as broker, AsyncClient(wire=AppWire(broker), settings=settings) as client:
-        held = client._core.lanes.take(never)
+        held = client._context.lanes.take(never)
         assert held is not None
         with pytest.raises(Overloaded) as caught:
             await client.produce("t", [1])
         assert caught.value.code == "busy"
         blocking = Client(wire=ThreadWire(AppWire(broker), asyncio.get_running_loop()), settings=settings)
-        lane = blocking._core.lanes.take(never)
+        lane = blocking._context.lanes.take(never)
         with pytest.raises(Overloaded):
             await asyncio.to_thread(blocking.produce, "t", [1])
         assert lane is not None
         waiting = asyncio.ensure_future(asyncio.to_thread(Client.produce.__get__(blocking, Client), "t", [1]))
-        blocking._core.lanes.give(lane)
+        blocking._context.lanes.give(lane)
         assert (await waiting).count == 1
 
 

@@ -11,10 +11,10 @@ import pytest
 from msgspec import Raw
 
 from tenure.client import Claimed, ClientSettings, Job, WireError
-from tenure.client.lease.plans import Leased, leave
-from tenure.client.plan.session import Core
+from tenure.client.lease.plans import Leased, settle_on_exit
+from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Send, Sleep, Step
-from tests.client.driving import Both, make_client
+from tests.client.both_clients import Both, make_client
 
 LOST = WireError("reset", sent=True)
 CLAIMED = (
@@ -29,12 +29,12 @@ class Interrupt(BaseException):
 
 def lease() -> Leased[Any]:
     jobs = [Job(seq, Raw(b"1"), lease_id="l") for seq in (1, 2)]
-    return Leased(Core(node="n"), Claimed("q", jobs, lease_id="l"), node="n", type=Any)
+    return Leased(Session(node="n"), Claimed("q", jobs, lease_id="l"), node="n", type=Any)
 
 
 def steps(error: BaseException | None) -> list[Step]:
     """The first ten steps of leaving with an error while no answer comes."""
-    plan = leave(lease(), error)
+    plan = settle_on_exit(lease(), error)
     taken: list[Step] = []
     step = next(plan)
     try:

@@ -13,7 +13,7 @@ from tenure.client.batching.settings import PUT_BYTES
 from tenure.client.client import AsyncClient
 from tenure.client.settings import ClientSettings
 from tenure.errors import Closed, Indeterminate, Invalid, NotFound, Overloaded
-from tests.client.held_client import held_client
+from tests.client.held_clients import held_client
 
 
 async def test_puts_of_one_turn_go_out_together_and_each_gets_its_own_seq(server):
@@ -200,8 +200,8 @@ async def test_puts_wait_for_room_in_order_and_a_cancelled_wait_leaks_nothing(se
         rest = [put for put in puts if put is not puts[4]]
         assert await asyncio.gather(*rest) == [1, 2, 3, 4, 5, 6, 7]
         assert await b.stored() == [0, 1, 2, 3, 5, 6, 7]
-        assert producer._gather.idle
-        assert producer._gather._bytes == 0
+        assert producer._batcher.idle
+        assert producer._batcher._bytes == 0
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -229,7 +229,7 @@ async def test_under_cancels_and_lost_answers_everybody_gets_the_seq_of_their_ow
         assert all(stored[seq - 1] == number for seq, number in told.items())
         assert all(task.cancelled() or task.exception() is None for task in tasks)
         assert stored == sorted(stored), "in the order of the calls"
-        assert producer._gather.idle
+        assert producer._batcher.idle
 
 
 # Many at once, and the end

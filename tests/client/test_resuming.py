@@ -9,11 +9,12 @@ import pytest
 
 from tenure import NotFound, Overloaded
 from tenure.client import CaughtUp, ClientSettings, Gap, Response, WireError
-from tenure.client.plan.session import Core
+from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Open, Plan, Read, Send, Sleep
 from tenure.client.streams.resuming import Resuming
-from tenure.client.streams.watch import Events, Watch
+from tenure.client.streams.watch import Events, Watch, parse_starts
 from tenure.client.streams.work import Work
+from tenure.contract.bodies import WatchBody
 
 Word = bytes | WireError | float
 """A part of a script: a chunk or an error for the next read, or seconds that pass before it."""
@@ -42,7 +43,9 @@ class Hand:
 
     def __init__(self, *, chance: float = 1.0, **settings: int) -> None:
         self.now_s = 0.0
-        self.core = Core(node="n", settings=ClientSettings(**settings), now_s=lambda: self.now_s, chance=lambda: chance)
+        self.session = Session(
+            node="n", settings=ClientSettings(**settings), now_s=lambda: self.now_s, chance=lambda: chance
+        )
         self.pauses: list[float] = []
         self.streams: list[Opened] = []
         self.sent: list[Any] = []
@@ -89,7 +92,7 @@ class Hand:
 
 
 def events(hand: Hand) -> Events:
-    return Events(hand.core, "t", last_event_id="x")
+    return Events(hand.session, "t", last_event_id="x")
 
 
 def times(count: int, *words: Word) -> list[Word]:
@@ -158,7 +161,7 @@ def test_items_that_came_with_an_error_are_given_out_before_it(code: int, error:
 
 def test_jobs_that_came_with_an_error_are_given_out_before_it() -> None:
     hand = Hand()
-    work = Work(hand.core, "q", node=None, max_count=5, lease_ms=None)
+    work = Work(hand.session, "q", node=None, max_count=5, lease_ms=None)
     assert [job.seq for job in hand.run(work.next(), JOB + JOB + last_word(404, "topic_not_found"))] == [1, 1]
     for _ in range(2):
         with pytest.raises(NotFound):
@@ -167,14 +170,14 @@ def test_jobs_that_came_with_an_error_are_given_out_before_it() -> None:
 
 def test_jobs_that_came_with_the_start_of_too_long_an_event_are_given_out_before_the_error() -> None:
     hand = Hand(frame_bytes_max=1_000)
-    work = Work(hand.core, "q", node=None, max_count=5, lease_ms=None)
+    work = Work(hand.session, "q", node=None, max_count=5, lease_ms=None)
     assert len(hand.run(work.next(), JOB + b"event: job\ndata: " + b"x" * 2_000)) == 1
     with pytest.raises(Overloaded, match="longer than 1000 bytes"):
         hand.run(work.next(), b"x")
 
 
 def sources(hand: Hand) -> list[Resuming[Any]]:
-    return [events(hand), Watch(hand.core, "t", options={})]
+    return [events(hand), Watch(hand.session, WatchBody(topics=parse_starts("t")))]
 
 
 SESSION = Response(200, b'{"stream_url":"/v0/watch/wid_1","topics":{"t":{"from_seq":5}}}')
@@ -200,7 +203,7 @@ def test_a_stream_that_is_closed_while_it_is_read_ends_and_does_not_come_back(wh
 def test_a_stream_that_is_closed_while_it_opens_is_not_read(which: int) -> None:
     hand = Hand()
     hand.answers = [SESSION] if which == 1 else []
-    work = Work(hand.core, "q", node=None, max_count=5, lease_ms=None)
+    work = Work(hand.session, "q", node=None, max_count=5, lease_ms=None)
     every: list[Work | Resuming[Any]] = [*sources(hand), work]
     source = every[which]
     plan: Plan[Any] = source.next()
@@ -220,7 +223,7 @@ def test_a_watch_of_what_is_new_keeps_its_beginning_over_a_lost_session() -> Non
     later = Response(200, b'{"stream_url":"/v0/watch/wid_2","topics":{"t":{"from_seq":5},"u":{"from_seq":3}}}')
     begun = Response(200, b'{"stream_url":"/v0/watch/wid_1","topics":{"t":{"from_seq":5},"u":{"from_seq":2}}}')
     hand.answers = [begun, Opened.response, gone, later, Opened.response]
-    watch = Watch(hand.core, {"t": None, "u": 2}, options={})
+    watch = Watch(hand.session, WatchBody(topics=parse_starts({"t": None, "u": 2})))
     caught_up = b'event: caught-up\ndata: {"topic":"t","head_seq":5}\n\n'
     assert hand.run(watch.next(), HEARTBEAT, CUT, caught_up) == CaughtUp("t", 5)
     assert [body["topics"] for body in hand.sent] == [

@@ -13,8 +13,8 @@ from tenure.client import ClientSettings, Response, WireError
 from tenure.client.calls.inspect import health
 from tenure.client.calls.queues import claim, redrive
 from tenure.client.calls.records import produce
-from tenure.client.plan.producer_ids import Lane
-from tenure.client.plan.session import Core
+from tenure.client.plan.producer_lanes import ProducerLane
+from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan, Send, Sleep, Take
 
 Outcome = Response | WireError
@@ -32,7 +32,9 @@ class Driven:
     """Runs a plan against a list of outcomes; notes how often it sent and how long it would have slept."""
 
     def __init__(self, *outcomes: Outcome, chance: float = 0.5, **settings: int) -> None:
-        self.core = Core(node="n", settings=ClientSettings(**settings), now_s=lambda: self.now_s, chance=lambda: chance)
+        self.session = Session(
+            node="n", settings=ClientSettings(**settings), now_s=lambda: self.now_s, chance=lambda: chance
+        )
         self.outcomes = list(outcomes)
         self.sent: list[bytes | None] = []
         self.slept: list[float] = []
@@ -59,48 +61,48 @@ class Driven:
                     self.slept.append(step.seconds)
                     self.now_s += step.seconds
                 case Take():
-                    outcome = self.core.lanes.take(lambda lane: True)
-                    assert isinstance(outcome, Lane)
+                    outcome = self.session.lanes.take(lambda lane: True)
+                    assert isinstance(outcome, ProducerLane)
                 case _:
                     raise AssertionError(step)
 
 
-def put(core: Core) -> Plan[Any]:
-    return produce(core, "t", [1])
+def put(session: Session) -> Plan[Any]:
+    return produce(session, "t", [1])
 
 
-CALLS: list[Callable[[Core], Plan[Any]]] = [
+CALLS: list[Callable[[Session], Plan[Any]]] = [
     put,
-    lambda core: claim(core, "t"),
-    lambda core: redrive(core, "t"),
+    lambda session: claim(session, "t"),
+    lambda session: redrive(session, "t"),
     health,
 ]
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_what_was_never_sent_is_repeated_whatever_it_is(call: Callable[[Core], Plan[Any]]) -> None:
+def test_what_was_never_sent_is_repeated_whatever_it_is(call: Callable[[Session], Plan[Any]]) -> None:
     driven = Driven(REFUSED, REFUSED, OK)
-    driven.run(call(driven.core))
+    driven.run(call(driven.session))
     assert len(driven.sent) == 3
 
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("refusal", [says(429, "throttled", after="1"), says(503, "shutting_down", after="1")])
-def test_a_server_that_says_later_is_asked_later(call: Callable[[Core], Plan[Any]], refusal: Response) -> None:
+def test_a_server_that_says_later_is_asked_later(call: Callable[[Session], Plan[Any]], refusal: Response) -> None:
     driven = Driven(refusal, refusal, OK)
-    driven.run(call(driven.core))
+    driven.run(call(driven.session))
     assert driven.slept == [1.5, 1.5], "never before Retry-After, and up to as much again by chance"
 
 
 def test_waits_grow_are_drawn_by_chance_and_are_bounded() -> None:
     driven = Driven(REFUSED, chance=1.0, attempts_max=6, backoff_min_ms=100, backoff_max_ms=500)
     with pytest.raises(Overloaded) as caught:
-        driven.run(put(driven.core))
+        driven.run(put(driven.session))
     assert caught.value.code == "unreachable"
     assert driven.slept == [0.1, 0.2, 0.4, 0.5, 0.5]
     none = Driven(REFUSED, chance=0.0, attempts_max=3)
     with pytest.raises(Overloaded):
-        none.run(put(none.core))
+        none.run(put(none.session))
     assert none.slept == [0, 0]
 
 
@@ -108,22 +110,22 @@ def test_attempts_are_bounded_by_number_and_by_time() -> None:
     busy = says(429, "throttled", after="1")
     few = Driven(busy, attempts_max=4)
     with pytest.raises(Overloaded):
-        few.run(put(few.core))
+        few.run(put(few.session))
     assert len(few.sent) == 4
     brief = Driven(busy, attempts_max=1_000, retry_for_ms=10_000)
     with pytest.raises(Overloaded):
-        brief.run(put(brief.core))
+        brief.run(put(brief.session))
     assert brief.now_s <= 10
     assert len(brief.sent) == 7
 
 
 def test_a_retry_after_beyond_reason_is_cut_and_one_that_is_none_is_ignored() -> None:
     driven = Driven(says(503, "not_ready", after="86400"), OK, retry_after_max_ms=2_000, chance=0.0)
-    driven.run(put(driven.core))
+    driven.run(put(driven.session))
     assert driven.slept == [2.0]
     for odd in ("soon", "-1", "1e9", "", "9" * 40):
         driven = Driven(says(503, "not_ready", after=odd), OK, chance=1.0, backoff_min_ms=50)
-        driven.run(put(driven.core))
+        driven.run(put(driven.session))
         assert driven.slept == [0.05]
 
 
@@ -140,7 +142,7 @@ def test_a_retry_after_beyond_reason_is_cut_and_one_that_is_none_is_ignored() ->
 def test_an_answer_is_an_answer(refusal: Response, kind: type[TenureError]) -> None:
     driven = Driven(refusal)
     with pytest.raises(kind) as caught:
-        driven.run(put(driven.core))
+        driven.run(put(driven.session))
     assert not isinstance(caught.value, Indeterminate)
     assert len(driven.sent) == 1
 
@@ -151,22 +153,22 @@ def test_an_answer_is_an_answer(refusal: Response, kind: type[TenureError]) -> N
 )
 def test_what_is_unknown_is_repeated_only_where_that_is_safe(unclear: Outcome) -> None:
     safe = Driven(unclear, OK)
-    safe.run(put(safe.core))
+    safe.run(put(safe.session))
     assert len(safe.sent) == 2
     assert safe.sent[0] == safe.sent[1], "the same lane and the same number"
     unsafe = Driven(unclear, OK)
     with pytest.raises(Indeterminate):
-        unsafe.run(redrive(unsafe.core, "t"))
+        unsafe.run(redrive(unsafe.session, "t"))
     assert len(unsafe.sent) == 1
 
 
 def test_a_bug_of_the_server_is_not_repeated_and_its_outcome_is_unknown() -> None:
     driven = Driven(says(500, "internal"))
     with pytest.raises(Indeterminate):
-        driven.run(put(driven.core))
+        driven.run(put(driven.session))
     reading = Driven(says(500, "internal"))
     with pytest.raises(TenureError) as caught:
-        reading.run(health(reading.core))
+        reading.run(health(reading.session))
     assert (caught.value.code, len(driven.sent), len(reading.sent)) == ("internal", 1, 1)
 
 
@@ -177,23 +179,23 @@ def test_once_unknown_it_stays_unknown_until_a_success(last: Outcome) -> None:
     """Fault 30: whatever the later copies are told."""
     driven = Driven(LOST, last, attempts_max=3)
     with pytest.raises(Indeterminate):
-        driven.run(put(driven.core))
+        driven.run(put(driven.session))
 
 
 def test_a_read_is_never_indeterminate() -> None:
     driven = Driven(LOST, attempts_max=3)
     with pytest.raises(Overloaded) as caught:
-        driven.run(health(driven.core))
+        driven.run(health(driven.session))
     assert caught.value.code == "unreachable"
     closed = Driven(LOST, says(503, "read_only"), attempts_max=3)
     with pytest.raises(Closed):
-        closed.run(health(closed.core))
+        closed.run(health(closed.session))
 
 
 def test_a_conflict_on_our_own_number_after_a_lost_answer_is_success() -> None:
     """Fault 26."""
     driven = Driven(LOST, says(409, "idempotency_conflict", last_client_seq=1, first_seq=7, last_seq=8))
-    produced = driven.run(put(driven.core))
+    produced = driven.run(put(driven.session))
     assert (list(produced.seqs), produced.deduped) == ([7, 8], True)
 
 
@@ -201,43 +203,43 @@ def test_a_conflict_that_does_not_name_our_seqs_is_not_success() -> None:
     """The mark has moved on: somebody else uses our lane, and our own copy may or may not have been first."""
     driven = Driven(LOST, says(409, "idempotency_conflict", last_client_seq=9))
     with pytest.raises(Indeterminate):
-        driven.run(put(driven.core))
+        driven.run(put(driven.session))
 
 
 def test_a_lane_is_given_back_however_the_call_ends() -> None:
     driven = Driven(says(403, "forbidden"))
     for _ in range(3):
         with pytest.raises(Denied):
-            driven.run(put(driven.core))
-    assert driven.core.lanes.count == 1
-    plan = put(driven.core)
+            driven.run(put(driven.session))
+    assert driven.session.lanes.count == 1
+    plan = put(driven.session)
     next(plan)
     plan.close()
-    assert driven.core.lanes.count == 1
+    assert driven.session.lanes.count == 1
 
 
 def test_an_answer_that_makes_no_sense_is_an_error() -> None:
     driven = Driven(Response(200, b"[]"))
     with pytest.raises(TenureError) as caught:
-        driven.run(health(driven.core))
+        driven.run(health(driven.session))
     assert caught.value.code == "bad_answer"
 
 
-@pytest.mark.parametrize("call", [lambda core: put(core), lambda core: redrive(core, "t")])
-def test_a_success_that_makes_no_sense_leaves_the_outcome_unknown(call: Callable[[Core], Plan[Any]]) -> None:
+@pytest.mark.parametrize("call", [lambda session: put(session), lambda session: redrive(session, "t")])
+def test_a_success_that_makes_no_sense_leaves_the_outcome_unknown(call: Callable[[Session], Plan[Any]]) -> None:
     driven = Driven(Response(200, b"<html>"))
     with pytest.raises(Indeterminate) as caught:
-        driven.run(call(driven.core))
+        driven.run(call(driven.session))
     assert caught.value.detail["cause"] == "bad_answer"
 
 
 def test_a_client_closed_after_a_lost_answer_leaves_the_outcome_unknown() -> None:
     driven = Driven(LOST, WireError("closed", sent=False, closed=True))
     with pytest.raises(Indeterminate) as caught:
-        driven.run(put(driven.core))
+        driven.run(put(driven.session))
     assert caught.value.detail["cause"] == "client_closed"
 
 
 def test_what_a_newer_server_says_more_is_ignored() -> None:
     driven = Driven(Response(200, b'{"status":"ok","mood":{"fine":true}}'))
-    assert driven.run(health(driven.core)).status == "ok"
+    assert driven.run(health(driven.session)).status == "ok"

@@ -13,7 +13,7 @@ from tenure import AsyncClient, Conflict, Invalid, NotFound, Overloaded, Record
 from tenure.client import CaughtUp, ClientSettings, Gap, Job, Records, Tombstone, TopicDeleted
 from tenure.testing import memory_broker
 from tenure.testing.wire import AppWire
-from tests.client.driving import Both, make_client
+from tests.client.both_clients import Both, make_client
 from tests.kit.http_proxy import Proxy, proxy_to
 from tests.kit.server import serving
 

@@ -17,7 +17,7 @@ from tenure import AsyncClient, Client, Closed, Denied, Indeterminate, Invalid, 
 from tenure.client import ClientSettings, Request, WireError
 from tenure.client.transport.aio import LoopWire
 from tenure.client.transport.blocking import SocketWire
-from tests.client.driving import Both, make_client
+from tests.client.both_clients import Both, make_client
 from tests.kit.server import Running, serving
 
 ONCE = ClientSettings(attempts_max=1)

@@ -11,7 +11,9 @@ from tenure.client.config import ConfigFields, PatchFields
 from tenure.contract import commands
 from tenure.contract.commands import Ack, Claim, Command
 from tenure.contract.config import TopicConfig
-from tenure.contract.config_body import ConfigBody, PatchBody
+from tenure.contract.config_body import ConfigBody, PatchBody, config_fields
+from tenure.contract.options import AppendOptions, ClaimOptions, LeaseOptions, RedriveOptions, RouterOptions
+from tenure.contract.repeat import Repeat
 from tenure.core.decide.table import DECIDES
 
 
@@ -47,3 +49,41 @@ def test_a_config_has_the_same_fields_wherever_it_is_declared():
     assert set(ConfigBody.__struct_fields__) == set(PatchBody.__struct_fields__) == logged
     assert set(ConfigFields.__optional_keys__) == logged
     assert set(PatchFields.__optional_keys__) == logged - {"type"}, "the type of a topic does not change"
+
+
+def test_a_command_is_written_as_a_body_without_its_topic_and_its_defaults() -> None:
+    """The path names the topic, and the server has the same defaults."""
+    assert msgspec.json.encode(Ack(topic="", node="w", seqs=[1, 2])) == b'{"node":"w","seqs":[1,2]}'
+    assert msgspec.json.encode(Claim(node="w", max_count=5)) == b'{"node":"w","max":5}'
+
+
+def test_a_command_says_what_a_second_copy_of_it_does() -> None:
+    never = {kind for kind in DECIDES if kind.repeat is Repeat.NEVER}
+    assert never == {commands.DeleteRecords, commands.Redrive, commands.DeleteTopic, commands.DeleteRouter}
+    changing = {commands.Append, commands.Claim, Ack, commands.Nack, commands.Extend}
+    changing |= {commands.PutTopic, commands.PatchTopic, commands.PutRouter}
+    assert {kind for kind in DECIDES if kind.repeat is Repeat.SAFE} == changing
+
+
+OPTIONS = [
+    (AppendOptions, commands.AppendFields),
+    (ClaimOptions, Claim),
+    (LeaseOptions, Ack),
+    (RedriveOptions, commands.RedriveFields),
+    (RouterOptions, commands.RouterFields),
+]
+
+
+@pytest.mark.parametrize(("options", "kind"), OPTIONS)
+def test_options_of_a_call_are_fields_of_its_command(options: Any, kind: type[Command[Any]]) -> None:
+    assert options.__optional_keys__ <= set(kind.__struct_fields__)
+
+
+def test_a_body_checks_the_bounds_of_the_config_that_it_is_derived_from() -> None:
+    for body in (ConfigBody, PatchBody):
+        for text in (b'{"lease_ms":-1}', b'{"priority":1001}', b'{"retry_backoff":{"factor":0.5}}', b'{"type":"x"}'):
+            with pytest.raises(msgspec.ValidationError):
+                msgspec.json.decode(text, type=body)
+    assert config_fields(msgspec.json.decode(b'{"durability":"ephemeral"}', type=PatchBody)) == {
+        "durability": "ephemeral"
+    }

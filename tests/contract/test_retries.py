@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.contract.fields import Repeat
+from tenure.contract.repeat import Repeat
 from tenure.retries import Retries
 
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from tenure import Broker
-from tenure.core.lifecycle import Lifecycle
+from tenure.contract.replies import Lifecycle
 from tenure.core.state.snapshot import dump_checkpoint, load_checkpoint
 from tenure.export.follower import Follower
 from tenure.log.disk import PosixDisk

@@ -221,8 +221,8 @@ def test_fault_41_a_claim_on_damaged_jobs_parks_them_in_sight() -> None:
     assert info.queue is not None
     assert info.queue.parked == 2
     listed = run.jobs(session.engine, "q", state="parked").items
-    assert [job["seq"] for job in listed] == [2, 3]
-    assert all("unreadable" in job["reason"] for job in listed)
+    assert [job.seq for job in listed] == [2, 3]
+    assert all("unreadable" in str(job.reason) for job in listed)
 
 
 def test_fault_42_trimming_removes_nothing_unacknowledged_and_respects_leases_and_readers() -> None:

@@ -73,7 +73,7 @@ async def look(home: Path, *, passed_ms: int = 1_000) -> dict[str, Any]:
             records = (await broker.diff(name, limit=1000)).records
             found[name] = {
                 "type": info.type,
-                "durability": info.config["durability"],
+                "durability": info.config.durability,
                 "head_seq": info.head_seq,
                 "earliest_seq": info.earliest_seq,
                 "count": info.count,

@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "log": {"errors"},
     "broker": {"errors", "settings", "contract", "clock", "core", "log"},
     "buffer": {"errors", "limits", "backoff", "clock"},
-    "export": {"errors", "limits", "backoff", "core", "log", "broker", "buffer"},
+    "export": {"errors", "limits", "backoff", "contract", "core", "log", "broker", "buffer"},
     "http": {
         *("errors", "limits", "extras", "settings", "contract", "clock", "core", "endpoint"),
         *("broker", "buffer", "export", "console"),

@@ -62,7 +62,7 @@ def test_the_worker_of_the_readme_runs_from_the_wheel_in_a_clean_environment(whe
                 assert putting.wait() == 0
             assert process.line("sending") == "sending to ada@example.org - attempt 1\n"
             until(lambda: client.topic("emails").count == 0, process)
-            assert client.topic("emails").config["durability"] == "fsync"
+            assert client.topic("emails").config.durability == "fsync"
             assert process.stop() == 0
 
 

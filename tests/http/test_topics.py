@@ -407,7 +407,7 @@ async def test_an_append_with_a_config_to_a_topic_that_is_there_needs_no_admin(w
     await writer.broker.put_topic("q", {"type": "queue"})
     reply = await writer.post("/v0/topics/q", {"records": [{"data": 1}], "config": {"type": "queue", "ttl_ms": 5}})
     assert reply.status == 200
-    assert writer.broker.topic("q").config["ttl_ms"] == 0
+    assert writer.broker.topic("q").config.ttl_ms == 0
 
 
 async def test_without_a_config_a_writer_may_create_a_plain_log(writer: Site) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from tenure import Broker, Settings, TenureError
-from tenure.core.lifecycle import Lifecycle
+from tenure.contract.replies import Lifecycle
 from tenure.export.follower import Follower
 from tenure.export.rows import Exported, decode_row
 from tenure.log.disk import Disk
@@ -35,7 +35,7 @@ async def life(broker: Broker, clock: ManualClock, random: Random, *, steps: int
 
 
 async def _step(broker: Broker, clock: ManualClock, random: Random, *, name: str, node: str) -> None:
-    held = [job["seq"] for job in broker.jobs(name, state="in_flight", limit=50).items]
+    held = [job.seq for job in broker.jobs(name, state="in_flight", limit=50).items]
     some = random.sample(held, min(len(held), random.randint(1, 4)))
     match random.randrange(8):
         case 0 | 1:

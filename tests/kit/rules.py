@@ -165,25 +165,25 @@ class Rules:
         found: Router = self.run(c.GetRouter(router=router))
         return found
 
-    def routers(self, **fields: Any) -> replies.Page:
+    def routers(self, **fields: Any) -> replies.Page[Any]:
         return self.run(c.ListRouters(**fields))
 
     def topic(self, topic: str, **fields: Any) -> replies.TopicInfo:
         return self.run(c.GetTopic(topic=topic, **fields))
 
-    def topics(self, **fields: Any) -> replies.Page:
+    def topics(self, **fields: Any) -> replies.Page[str]:
         return self.run(c.ListTopics(**fields))
 
-    def jobs(self, topic: str, **fields: Any) -> replies.Page:
+    def jobs(self, topic: str, **fields: Any) -> replies.Page[replies.JobRow]:
         return self.run(c.ListJobs(topic=topic, **fields))
 
-    def job(self, topic: str, seq: int) -> tuple[Stored, dict[str, Any]]:
+    def job(self, topic: str, seq: int) -> replies.JobInfo:
         return self.run(c.GetJob(topic=topic, seq=seq))
 
-    def leases(self, topic: str, **fields: Any) -> replies.Page:
+    def leases(self, topic: str, **fields: Any) -> replies.Page[replies.LeaseRow]:
         return self.run(c.ListLeases(topic=topic, **fields))
 
-    def strip(self, topic: str, **fields: Any) -> dict[str, Any]:
+    def strip(self, topic: str, **fields: Any) -> replies.QueueStrip:
         return self.run(c.Strip(topic=topic, **fields))
 
 

@@ -10,7 +10,6 @@ from tenure.broker.answer import Answer
 from tenure.broker.engine import Engine
 from tenure.contract import commands as c
 from tenure.contract import replies
-from tenure.contract.records import Stored
 from tenure.core.decide.decision import Steps
 from tenure.core.decide.evict import evict_over_cap as over_cap
 from tenure.core.decide.evict import evict_over_ttl as over_ttl
@@ -83,7 +82,7 @@ def topic_info(engine: Engine, topic: str, **fields: Any) -> replies.TopicInfo:
     return engine.run(c.GetTopic(topic=topic, **fields)).reply
 
 
-def list_topics(engine: Engine, **fields: Any) -> replies.Page:
+def list_topics(engine: Engine, **fields: Any) -> replies.Page[str]:
     return engine.run(c.ListTopics(**fields)).reply
 
 
@@ -118,17 +117,17 @@ def _alone(steps: Steps[None]) -> Steps[tuple[None, int]]:
     return None, Level.NOW
 
 
-def jobs(engine: Engine, topic: str, **fields: Any) -> replies.Page:
+def jobs(engine: Engine, topic: str, **fields: Any) -> replies.Page[replies.JobRow]:
     return engine.run(c.ListJobs(topic=topic, **fields)).reply
 
 
-def job(engine: Engine, topic: str, seq: int) -> tuple[Stored, dict[str, Any]]:
+def job(engine: Engine, topic: str, seq: int) -> replies.JobInfo:
     return engine.run(c.GetJob(topic=topic, seq=seq)).reply
 
 
-def leases(engine: Engine, topic: str, **fields: Any) -> replies.Page:
+def leases(engine: Engine, topic: str, **fields: Any) -> replies.Page[replies.LeaseRow]:
     return engine.run(c.ListLeases(topic=topic, **fields)).reply
 
 
-def strip(engine: Engine, topic: str, **fields: Any) -> dict[str, Any]:
+def strip(engine: Engine, topic: str, **fields: Any) -> replies.QueueStrip:
     return engine.run(c.Strip(topic=topic, **fields)).reply

@@ -368,7 +368,7 @@ def look_around(life: Life, random: Random) -> None:
         life.say(f"look at {name}, {queue}")
         page = life.look_at("jobs", queue, lambda: broker.jobs(queue, state=state, limit=2))
         if page is not None and page.items:
-            life.look_at("job", queue, lambda: broker.job(queue, page.items[0]["seq"]))
+            life.look_at("job", queue, lambda: broker.job(queue, page.items[0].seq))
         life.look_at("leases", queue, lambda: broker.leases(queue, limit=2))
         life.look_at("strip", queue, lambda: broker.strip(queue, head=3, tail=2, leases=2))
         life.look_at("meters", queue, lambda: broker.meters(queue))

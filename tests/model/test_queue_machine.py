@@ -550,7 +550,7 @@ class QueueMachine(EngineMachine):
                 "ack_holes": queue.holes(),
             }
             for state in ("ready", "in_flight", "delayed", "parked"):
-                listed = [item["seq"] for item in run.jobs(self.engine, "q", state=state).items]
+                listed = [item.seq for item in run.jobs(self.engine, "q", state=state).items]
                 expected = [seq for seq in queue.in_state(state) if state != "ready" or seq <= queue.visible]
                 assert listed == expected
 

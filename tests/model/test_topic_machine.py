@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
+from msgspec.structs import asdict
 
 from tenure import Record, Settings
 from tenure.core.records import ends_of, pack
@@ -99,7 +100,7 @@ class TopicMachine(EngineMachine):
             if topic is None:
                 self.refused(NotFound, "topic_not_found", run.patch_topic, name, given)
                 return
-            assert given.items() <= run.patch_topic(self.engine, name, given).reply.config.items()
+            assert given.items() <= asdict(run.patch_topic(self.engine, name, given).reply.config).items()
             topic.config = {**topic.config, **given}
             topic.evict_old(now)
             topic.evict_over_cap()

@@ -12,7 +12,7 @@ import msgspec
 
 from tenure import Broker, TenureError
 from tenure.broker.serving.streams import Subscription
-from tenure.core.lifecycle import Lifecycle
+from tenure.contract.replies import Lifecycle
 from tenure.core.state.ranges import each
 from tenure.export.rows import Exported, decode_row, encode_row
 from tenure.testing import ManualClock, memory_broker
@@ -61,7 +61,7 @@ async def _told(events: Subscription) -> list[Lifecycle]:
 
 async def _step(broker: Broker, clock: ManualClock, random: Random) -> None:
     name, node = random.choice(list(QUEUES)), random.choice(NODES)
-    held = [job["seq"] for job in broker.jobs(name, state="in_flight", limit=100).items]
+    held = [job.seq for job in broker.jobs(name, state="in_flight", limit=100).items]
     some = sorted(random.sample(held, min(len(held), random.randint(1, 12))))
     match random.randrange(10):
         case 0 | 1:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tenure.client.replies import Diff, ReadRecord, Tombstone, TopicInfo
+from tenure.contract.replies import ConfigInfo, Diff, ReadRecord, Tombstone, TopicInfo
 from tenure.errors import Invalid
 from tenure.spark.topic.options import read_options
 from tenure.spark.topic.parts import Missed, read_part, split, to_arrow
@@ -107,7 +107,7 @@ def test_a_loss_is_a_row_with_a_tombstone_and_no_payload():
 
 
 def info(**fields: Any) -> TopicInfo:
-    return TopicInfo("t", "log", {"durability": fields.pop("durability", "disk")}, **fields)
+    return TopicInfo("t", "log", ConfigInfo(durability=fields.pop("durability", "disk")), **fields)
 
 
 def test_a_stream_ends_before_what_a_power_loss_could_take_back():

@@ -12,7 +12,7 @@ import pytest
 from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 
-from tenure.contract.fields import Repeat
+from tenure.contract.repeat import Repeat
 from tenure.faststream import TimersBroker
 from tenure.timers import Timers, TimersSettings
 from tenure.timers.outage import Outage

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 
 from tenure.broker.broker import Broker
 from tenure.client.client import AsyncClient, Client
+from tenure.contract.replies import ConfigInfo
 from tenure.testing import ManualClock, memory_broker
 from tenure.testing.wire import AppWire, ThreadWire
 from tenure.worker.app import App
@@ -22,8 +22,8 @@ class Line:
         self.clock = clock
         self.client = AsyncClient(node="test", wire=wire)
 
-    def config(self, queue: str) -> SimpleNamespace:
-        return SimpleNamespace(**self.broker.topic(queue).config)
+    def config(self, queue: str) -> ConfigInfo:
+        return self.broker.topic(queue).config
 
     async def claimed(self, queue: str, count: int = 100) -> list[bytes]:
         """Claim and complete what is there, and give back the payloads."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from tenure.client import replies
-from tenure.client.replies import Extended, JobInfo
+from tenure.contract import replies
+from tenure.contract.replies import Extended, JobInfo
 from tenure.errors import NotFound, TenureError
 from tenure.testing import ManualClock
 from tenure.testing.context import ManualTiming
@@ -39,7 +39,8 @@ class Broker:
         self.asked += 1
         if self.fails is not None:
             raise self.fails
-        return JobInfo(topic, seq, 0, msgspec.Raw(b"1"), "in_flight", history=list(self.history))
+        data, history = msgspec.Raw(b"1"), list(self.history)
+        return JobInfo(topic=topic, seq=seq, ts=0, data=data, state="in_flight", deliveries=1, history=history)
 
     async def extend(self, topic: str, seqs: list[int], *, lease_ms: int | None, **_: Any) -> Extended:
         self.extended.append(lease_ms)

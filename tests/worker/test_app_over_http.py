@@ -44,7 +44,7 @@ async def test_a_key_without_admin_works_at_a_queue_that_exists_and_puts_to_it(s
         admin.put_topic("emails", type="queue")
         async with app:
             await app.declare()
-            assert admin.topic("emails").config["dead_letter"] is None
+            assert admin.topic("emails").config.dead_letter is None
             await app.tasks["emails"].put("first")
             worker = Worker(app)
             running = asyncio.create_task(worker.run())
@@ -68,7 +68,7 @@ async def test_creating_a_queue_by_declaring_needs_admin(server: Running):
     app, _, _ = emails(server, ADMIN)
     async with app:
         await app.declare()
-        assert (await app.client.topic("emails")).config["dead_letter"] == "emails.dead"
+        assert (await app.client.topic("emails")).config.dead_letter == "emails.dead"
 
 
 def test_code_without_a_loop_puts_and_closes(server: Running):
@@ -77,4 +77,4 @@ def test_code_without_a_loop_puts_and_closes(server: Running):
         send = app.tasks["emails"]
         assert send.blocking.put("me", unique="once") == send.blocking.put("me", unique="once") == 1
         assert send.blocking.put_many(["a", "b"]) == [2, 3]
-        assert app.blocking_client.topic("emails").config["durability"] == "fsync"
+        assert app.blocking_client.topic("emails").config.durability == "fsync"

@@ -140,7 +140,7 @@ def entered(task: Task[int]) -> int:
     """How many threads have put, whatever has come of it."""
     blocking = task.app._clients._blocking
     producers = blocking._producers if blocking is not None else {}
-    return producers["jobs"]._gather.next_number - 1 if "jobs" in producers else 0
+    return producers["jobs"]._batcher.next_number - 1 if "jobs" in producers else 0
 
 
 @asynccontextmanager

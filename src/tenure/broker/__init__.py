@@ -1,7 +1,7 @@
 """The broker in process: `Broker`, and every type that its calls take and return.
 
 `Broker.run` takes the commands of `tenure.contract.commands`; every other call builds its command itself. The replies
-are the Structs that the client decodes, apart from jobs and records, which are here as they are stored. A data
+are the Structs that the client decodes; a claim and a read return records as they are stored. A data
 directory, a disk or a log for `Broker.open` comes from `tenure.log`.
 """
 
@@ -12,49 +12,81 @@ from tenure.broker.broker import Broker
 from tenure.broker.observing.metrics import Histogram, Metrics
 from tenure.broker.serving.streams import Subscription, WorkStream
 from tenure.contract.commands import Claim, Command
+from tenure.contract.options import AppendOptions, ClaimOptions, LeaseOptions, RedriveOptions, RouterOptions
 from tenure.contract.records import Record, Stored
+from tenure.contract.repeat import Repeat
 from tenure.contract.replies import (
+    BackoffInfo,
+    ConfigInfo,
     DeletedRecords,
+    Delivery,
     Difference,
+    Distribution,
     Extended,
     Grant,
+    JobInfo,
+    JobRow,
+    LeaseRow,
+    Lifecycle,
     Page,
     Produced,
+    QueueCounts,
+    QueueMeters,
+    QueueStrip,
     Redriven,
     Settled,
+    StripLease,
     Tombstone,
     TopicInfo,
+    WorstJob,
 )
 from tenure.contract.share import Share
-from tenure.core.lifecycle import Lifecycle
 from tenure.core.state.router import Router
 from tenure.core.tag_match import Match
 from tenure.log.recovery import RecoveryReport
 
 __all__ = [
     "Answer",
+    "AppendOptions",
+    "BackoffInfo",
     "Broker",
     "Claim",
+    "ClaimOptions",
     "Command",
+    "ConfigInfo",
     "DeletedRecords",
+    "Delivery",
     "Difference",
+    "Distribution",
     "Extended",
     "Grant",
     "Histogram",
+    "JobInfo",
+    "JobRow",
+    "LeaseOptions",
+    "LeaseRow",
     "Lifecycle",
     "Match",
     "Metrics",
     "Page",
     "Produced",
+    "QueueCounts",
+    "QueueMeters",
+    "QueueStrip",
     "Record",
     "RecoveryReport",
+    "RedriveOptions",
     "Redriven",
+    "Repeat",
     "Router",
+    "RouterOptions",
     "Settled",
     "Share",
     "Stored",
+    "StripLease",
     "Subscription",
     "Tombstone",
     "TopicInfo",
     "WorkStream",
+    "WorstJob",
 ]

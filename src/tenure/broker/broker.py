@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Collection
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from tenure.broker.answer import Answer
 from tenure.broker.commands import CommandMethods
@@ -39,8 +39,19 @@ from tenure.contract.commands import (
     Strip,
 )
 from tenure.contract.names import check_node, describe_value
-from tenure.contract.records import Stored
-from tenure.contract.replies import Difference, Extended, Grant, Page, Settled, TopicInfo
+from tenure.contract.replies import (
+    Difference,
+    Extended,
+    Grant,
+    JobInfo,
+    JobRow,
+    LeaseRow,
+    Page,
+    QueueMeters,
+    QueueStrip,
+    Settled,
+    TopicInfo,
+)
 from tenure.contract.values import check_whole
 from tenure.core.decide.table import DECIDES
 from tenure.core.level import Level
@@ -54,6 +65,7 @@ from tenure.settings import Settings
 
 __all__ = ["Broker"]
 
+S = TypeVar("S", Settled, Extended)
 T = TypeVar("T")
 
 
@@ -228,23 +240,23 @@ class Broker(CommandMethods):
 
     # Looking
 
-    def jobs(self, topic: str, *, state: str = "ready", limit: int = 100, cursor: str | None = None) -> Page:
+    def jobs(self, topic: str, *, state: str = "ready", limit: int = 100, cursor: str | None = None) -> Page[JobRow]:
         """Jobs in one state: ready, in_flight, delayed or parked."""
         return self._look(ListJobs(topic=topic, state=state, limit=limit, cursor=cursor))
 
-    def job(self, topic: str, seq: int) -> tuple[Stored, dict[str, Any]]:
+    def job(self, topic: str, seq: int) -> JobInfo:
         """One job: its record, its state and its failed deliveries."""
         return self._look(GetJob(topic=topic, seq=seq))
 
-    def leases(self, topic: str, *, limit: int = 100, cursor: str | None = None) -> Page:
+    def leases(self, topic: str, *, limit: int = 100, cursor: str | None = None) -> Page[LeaseRow]:
         """Return the live leases of a queue."""
         return self._look(ListLeases(topic=topic, limit=limit, cursor=cursor))
 
-    def strip(self, topic: str, *, head: int = 100, tail: int = 20, leases: int = 50) -> dict[str, Any]:
+    def strip(self, topic: str, *, head: int = 100, tail: int = 20, leases: int = 50) -> QueueStrip:
         """Both ends of a queue, its leases and its counts, at the cost of what is shown."""
         return self._look(Strip(topic=topic, head=head, tail=tail, leases=leases))
 
-    def meters(self, topic: str) -> dict[str, Any]:
+    def meters(self, topic: str) -> QueueMeters:
         """How long a queue's jobs wait and take, and how often they are handed out, since the broker was opened."""
         self._serving.check_open()
         meters = self._engine.meters_of(topic)
@@ -255,7 +267,7 @@ class Broker(CommandMethods):
         """Return a topic's state and config."""
         return self._look(GetTopic(topic=topic, touch=touch))
 
-    def topics(self, *, prefix: str = "", limit: int = 100, cursor: str | None = None) -> Page:
+    def topics(self, *, prefix: str = "", limit: int = 100, cursor: str | None = None) -> Page[str]:
         """Return names of topics, in order."""
         return self._look(ListTopics(prefix=prefix, limit=limit, cursor=cursor))
 
@@ -311,7 +323,7 @@ class Broker(CommandMethods):
         limit: int = 100,
         cursor: str | None = None,
         reaches: Reaches | None = None,
-    ) -> Page:
+    ) -> Page[Router]:
         """Return routers by name, those between the given topics only. ``reaches`` says which names the caller may see;
         a router with any other is left out.
         """

@@ -6,7 +6,7 @@ The methods that only look, and those that open a stream, are `Broker`'s own: th
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from tenure.broker.answer import Answer
 from tenure.contract.commands import (
@@ -24,6 +24,14 @@ from tenure.contract.commands import (
     PutTopic,
     Reaches,
     Redrive,
+)
+from tenure.contract.options import (
+    AppendOptions,
+    ClaimOptions,
+    LeaseOptions,
+    RedriveOptions,
+    RouterOptions,
+    declare_options,
 )
 from tenure.contract.records import Record
 from tenure.contract.replies import DeletedRecords, Extended, Grant, Produced, Redriven, Settled, TopicInfo
@@ -48,34 +56,19 @@ class CommandMethods:
 
     # Records
 
+    @declare_options
     def produce(
         self,
         topic: str,
         records: Sequence[bytes | Record],
         *,
-        node: str | None = None,
-        idempotency_key: str | None = None,
-        client_id: str | None = None,
-        client_seq: int | None = None,
-        create: bool = True,
-        config: Mapping[str, Any] | None = None,
         share: Share | None = None,
+        **options: Unpack[AppendOptions],
     ) -> Answer[Produced]:
         """Append records: contiguous seqs for all of them, or an error and nothing. ``bytes`` is a record with only
         data. ``share`` bounds what this caller may use up of what all share.
         """
-        command = Append(
-            topic=topic,
-            records=records,
-            node=node,
-            idempotency_key=idempotency_key,
-            client_id=client_id,
-            client_seq=client_seq,
-            create=create,
-            config=config,
-            share=share,
-        )
-        return self.run(command)
+        return self.run(Append(topic=topic, records=records, share=share, **options))
 
     def delete_records(
         self,
@@ -90,120 +83,61 @@ class CommandMethods:
 
     # Leases
 
-    def claim(
-        self,
-        topic: str,
-        *,
-        node: str,
-        max_count: int = 1,
-        lease_ms: int | None = None,
-        wait_ms: int = 0,
-        claim_id: str | None = None,
-        auto_ack: bool = False,
-    ) -> Awaitable[Grant]:
+    @declare_options
+    def claim(self, topic: str, *, node: str, **options: Unpack[ClaimOptions]) -> Awaitable[Grant]:
         """Lease jobs to ``node``. With ``wait_ms`` an empty queue is waited on; nothing polls."""
-        command = Claim(
-            topic=topic,
-            node=node,
-            max_count=max_count,
-            lease_ms=lease_ms,
-            wait_ms=wait_ms,
-            claim_id=claim_id,
-            auto_ack=auto_ack,
-        )
-        return self.run_claim(command)
+        return self.run_claim(Claim(topic=topic, node=node, **options))
 
+    @declare_options
     def ack(
-        self,
-        topic: str,
-        *,
-        node: str,
-        seqs: Sequence[int] | None = None,
-        lease_ids: Sequence[str] | None = None,
-        lease_id: str | None = None,
-        strict: bool = False,
+        self, topic: str, *, node: str, seqs: Sequence[int] | None = None, **leases: Unpack[LeaseOptions]
     ) -> Answer[Settled]:
         """Complete jobs, which deletes them. Name seqs, or a lease for everything still held under it."""
-        command = Ack(topic=topic, node=node, seqs=seqs, lease_ids=lease_ids, lease_id=lease_id, strict=strict)
-        return self.run(command)
+        return self.run(Ack(topic=topic, node=node, seqs=seqs, **leases))
 
+    @declare_options
     def nack(
         self,
         topic: str,
         *,
         node: str,
         seqs: Sequence[int] | None = None,
-        lease_ids: Sequence[str] | None = None,
-        lease_id: str | None = None,
-        strict: bool = False,
         delay_ms: int | None = None,
         reason: str | None = None,
         dead: bool = False,
+        **leases: Unpack[LeaseOptions],
     ) -> Answer[Settled]:
         """Give jobs back, now or later; ``dead`` dead-letters them at once."""
-        command = Nack(
-            topic=topic,
-            node=node,
-            seqs=seqs,
-            lease_ids=lease_ids,
-            lease_id=lease_id,
-            strict=strict,
-            delay_ms=delay_ms,
-            reason=reason,
-            dead=dead,
-        )
+        command = Nack(topic=topic, node=node, seqs=seqs, delay_ms=delay_ms, reason=reason, dead=dead, **leases)
         return self.run(command)
 
+    @declare_options
     def extend(
         self,
         topic: str,
         *,
         node: str,
         seqs: Sequence[int] | None = None,
-        lease_ids: Sequence[str] | None = None,
-        lease_id: str | None = None,
-        strict: bool = False,
         lease_ms: int | None = None,
+        **leases: Unpack[LeaseOptions],
     ) -> Answer[Extended]:
         """Set the deadline of held jobs to now plus ``lease_ms``."""
-        command = Extend(
-            topic=topic,
-            node=node,
-            seqs=seqs,
-            lease_ids=lease_ids,
-            lease_id=lease_id,
-            strict=strict,
-            lease_ms=lease_ms,
-        )
-        return self.run(command)
+        return self.run(Extend(topic=topic, node=node, seqs=seqs, lease_ms=lease_ms, **leases))
 
+    @declare_options
     def redrive(
         self,
         topic: str,
         *,
-        to: str | None = None,
-        match: Any = None,
         seqs: Sequence[int] | None = None,
-        reason_like: str | None = None,
-        limit: int | None = None,
-        reset_deliveries: bool = True,
         reaches: Reaches | None = None,
+        **options: Unpack[RedriveOptions],
     ) -> Answer[Redriven]:
         """Put dead letters back to work: parked jobs in place, records of a dead-letter topic where they came from.
 
         A letter whose origin the caller does not reach (``reaches`` says so by name) stays where it is.
         """
-        command = Redrive(
-            topic=topic,
-            to=to,
-            match=match,
-            seqs=seqs,
-            reason_like=reason_like,
-            limit=limit,
-            reset_deliveries=reset_deliveries,
-            reaches=reaches,
-        )
-        return self.run(command)
+        return self.run(Redrive(topic=topic, seqs=seqs, reaches=reaches, **options))
 
     # Topics and routers
 
@@ -227,36 +161,16 @@ class CommandMethods:
         """
         return self.run(DeleteTopic(topic=topic, if_empty=if_empty, reaches=reaches))
 
+    @declare_options
     def put_router(
-        self,
-        router: str,
-        *,
-        source: str,
-        dest: str,
-        preserve_node: bool = True,
-        preserve_tag: bool = True,
-        create_dest: bool = True,
-        filter: Any = None,
-        allow_cycle: bool = False,
-        share: Share | None = None,
+        self, router: str, *, source: str, dest: str, share: Share | None = None, **options: Unpack[RouterOptions]
     ) -> Answer[tuple[Router, bool]]:
         """Create or replace a router; it copies what is appended to ``source`` from now on.
 
         ``filter`` is a match on tags, as a delete takes it. The second part of the reply is True where it was created.
         ``share`` bounds what this caller may use up of what all share.
         """
-        command = PutRouter(
-            router=router,
-            source=source,
-            dest=dest,
-            preserve_node=preserve_node,
-            preserve_tag=preserve_tag,
-            create_dest=create_dest,
-            filter=filter,
-            allow_cycle=allow_cycle,
-            share=share,
-        )
-        return self.run(command)
+        return self.run(PutRouter(router=router, source=source, dest=dest, share=share, **options))
 
     def delete_router(self, router: str) -> Answer[bool]:
         """Remove a router."""

@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -23,7 +23,7 @@ from tenure.broker.records import Reader
 from tenure.clock import Clock
 from tenure.contract.commands import Command
 from tenure.contract.names import check_topic_name
-from tenure.contract.replies import Redriven
+from tenure.contract.replies import QueueMeters, Redriven
 from tenure.core.decide.decision import Decided, Steps
 from tenure.core.decide.table import DECIDES
 from tenure.core.events import (
@@ -373,7 +373,7 @@ class Engine:
         self.totals.expired = self.state.expired
         return self.totals
 
-    def meters_of(self, name: str) -> dict[str, Any]:
+    def meters_of(self, name: str) -> QueueMeters:
         """Report how long a queue's jobs wait and take, and how often they are delivered."""
         topic, queue = self.state.queue(name)
         self.state.pass_time(topic, self.now())

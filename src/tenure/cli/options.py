@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import getpass
+import inspect
 import os
 import socket
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
@@ -28,6 +31,8 @@ __all__ = [
     "default_node",
     "duration",
     "key_in",
+    "on_server",
+    "set_options",
 ]
 
 DEFAULT_TIMEOUT: Final = "10s"
@@ -91,6 +96,34 @@ class Target(msgspec.Struct, frozen=True):
     def key_source(self) -> str:
         """Where the key is looked for."""
         return KEY_VARIABLE if self.key_file is None else str(self.key_file)
+
+
+def on_server(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that name a server, and pass it ``target``, made of them, and ``as_json``."""
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    named = [parameter for parameter in own if parameter.name not in ("target", "as_json")]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        target = Target(given.pop("url"), given.pop("key_file"), given.pop("timeout"))
+        command(**given, target=target)
+
+    options = [("url", Url, None), ("key_file", KeyFile, None), ("timeout", Timeout, DEFAULT_TIMEOUT)]
+    return set_options(run, named, [*options, ("as_json", AsJson, False)])
+
+
+def set_options(
+    run: Callable[..., None], own: list[inspect.Parameter], options: list[tuple[str, Any, Any]]
+) -> Callable[..., None]:
+    """Declare the parameters of a wrapped command: its own, then options by name, type and default."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    plain = [parameter.replace(kind=keyword) for parameter in own if parameter.kind is not parameter.VAR_KEYWORD]
+    plain += [inspect.Parameter(name, keyword, default=default, annotation=kind) for name, kind, default in options]
+    rest = [parameter for parameter in own if parameter.kind is parameter.VAR_KEYWORD]
+    run.__signature__ = inspect.Signature([*plain, *rest])  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in plain}
+    del run.__wrapped__  # type: ignore[attr-defined]
+    return run
 
 
 def key_in(file: Path) -> str:

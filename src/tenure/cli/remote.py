@@ -83,7 +83,8 @@ def reword(error: TenureError, message: str, **more: Any) -> TenureError:
 def plain(value: Any) -> Any:
     """Return a reply as plain values under the client's names, not the wire's; ``data`` and ``meta`` stay raw."""
     if isinstance(value, msgspec.Struct):
-        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+        fields = ((name, getattr(value, name)) for name in value.__struct_fields__)
+        return {name: plain(field) for name, field in fields if field is not msgspec.UNSET}
     if isinstance(value, list):
         return [plain(item) for item in value]
     return value

@@ -3,15 +3,23 @@
 from tenure.client.batching.acker import Acker, Leased
 from tenure.client.batching.blocking_producer import Producer
 from tenure.client.batching.producer import AsyncProducer
+from tenure.client.batching.put import PutOptions
 from tenure.client.batching.settings import AckerOptions, ProducerOptions
 from tenure.client.client import AsyncClient, Client
 from tenure.client.config import BackoffFields, BackoffPatch, ConfigFields, PatchFields
 from tenure.client.lease.held_job import HeldJob
 from tenure.client.lease.lease import AsyncLease, Lease
 from tenure.client.queue import AsyncQueue, Queue
-from tenure.client.replies import (
+from tenure.client.settings import ClientSettings
+from tenure.client.streams.feed import AsyncFeed, Feed
+from tenure.client.streams.watch import WatchEvent
+from tenure.client.transport.wire import AsyncStream, AsyncWire, Request, Response, Stream, Wire, WireError
+from tenure.contract.options import AppendOptions, ClaimOptions, LeaseOptions, RedriveOptions, RouterOptions
+from tenure.contract.replies import (
+    BackoffInfo,
     CaughtUp,
     Claimed,
+    ConfigInfo,
     DeletedRecords,
     DeletedTopic,
     Delivery,
@@ -41,14 +49,11 @@ from tenure.client.replies import (
     TopicInfo,
     TopicPage,
 )
-from tenure.client.settings import ClientSettings
-from tenure.client.streams.feed import AsyncFeed, Feed
-from tenure.client.streams.watch import WatchEvent
-from tenure.client.transport.wire import AsyncStream, AsyncWire, Request, Response, Stream, Wire, WireError
 
 __all__ = [
     "Acker",
     "AckerOptions",
+    "AppendOptions",
     "AsyncClient",
     "AsyncFeed",
     "AsyncLease",
@@ -57,12 +62,15 @@ __all__ = [
     "AsyncStream",
     "AsyncWire",
     "BackoffFields",
+    "BackoffInfo",
     "BackoffPatch",
     "CaughtUp",
+    "ClaimOptions",
     "Claimed",
     "Client",
     "ClientSettings",
     "ConfigFields",
+    "ConfigInfo",
     "DeletedRecords",
     "DeletedTopic",
     "Delivery",
@@ -77,6 +85,7 @@ __all__ = [
     "JobPage",
     "JobRow",
     "Lease",
+    "LeaseOptions",
     "LeasePage",
     "LeaseRow",
     "Leased",
@@ -85,16 +94,19 @@ __all__ = [
     "Produced",
     "Producer",
     "ProducerOptions",
+    "PutOptions",
     "PutTopic",
     "Queue",
     "QueueCounts",
     "ReadRecord",
     "Ready",
     "Records",
+    "RedriveOptions",
     "Redriven",
     "Request",
     "Response",
     "RouterInfo",
+    "RouterOptions",
     "RouterPage",
     "Settled",
     "Stream",

@@ -1,4 +1,4 @@
-"""`Client` and `AsyncClient`: a line per call, each the plan of both."""
+"""`Client` and `AsyncClient`: every call of the contract, one line each for both."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tenure.client.calls import topics as _topics
 from tenure.client.closing import AsyncClosing, Closing
 from tenure.client.config import ConfigFields
 from tenure.client.plan.handle import Call, Handle
-from tenure.client.plan.session import Core
+from tenure.client.plan.session import Session
 from tenure.client.queue import AsyncQueue, Named, Queue
 from tenure.client.settings import ClientSettings
 from tenure.client.streams.feed import Feeding
@@ -31,11 +31,11 @@ T = TypeVar("T")
 W = TypeVar("W", bound=Wire | AsyncWire)
 
 
-class Calls(Handle[W, Core], Generic[W]):
+class Calls(Handle[W, Session], Generic[W]):
     """Every call of the contract, for both kinds of client.
 
-    ``url`` and ``key`` are TENURE_URL and TENURE_KEY where they are not given. ``node`` is who writes and works where a
-    call does not say; one is made up otherwise.
+    ``url`` and ``key`` default to TENURE_URL and TENURE_KEY. ``node`` is the writer and the worker of calls that name
+    none; it is generated unless given.
     """
 
     def __init__(
@@ -48,32 +48,32 @@ class Calls(Handle[W, Core], Generic[W]):
         tls: ssl.SSLContext | None = None,
         wire: W | None = None,
     ) -> None:
-        core = Core(node=node, settings=settings)
+        session = Session(node=node, settings=settings)
         if wire is None:
             endpoint = endpoint_of(url, key)
-            wire = self._make_wire(endpoint.url, endpoint.key, core.settings, tls=tls)
+            wire = self._make_wire(endpoint.url, endpoint.key, session.settings, tls=tls)
             self._where = endpoint.url
         else:
             self._where = type(wire).__name__
-        super().__init__(wire, core)
+        super().__init__(wire, session)
 
     @staticmethod
     @abstractmethod
     def _make_wire(url: str, key: str | None, settings: ClientSettings, *, tls: ssl.SSLContext | None) -> W:
-        """The real wire; whoever brings one needs no HTTP library."""
+        """Return the wire over HTTP. Not called where the caller passes a wire, which then needs no HTTP library."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._where} node={self.node!r}>"
 
     @property
     def node(self) -> str:
-        """Who this client is where a call does not say."""
-        return self._core.node
+        """The node of calls that name none."""
+        return self._context.node
 
     @property
     def settings(self) -> ClientSettings:
-        """Its limits and times."""
-        return self._core.settings
+        """The limits and times of this client."""
+        return self._context.settings
 
     put_topic = Call(_topics.put_topic)
     patch_topic = Call(_topics.patch_topic)
@@ -112,8 +112,8 @@ class Calls(Handle[W, Core], Generic[W]):
     @overload
     def queue(self: Calls[AsyncWire], name: str, type: type[T]) -> AsyncQueue[T]: ...
     def queue(self: Calls[Any], name: str, type: Any = Any) -> Queue[Any] | AsyncQueue[Any]:
-        """One queue, with values instead of JSON; ``type`` is what its jobs are decoded into."""
-        named: Named[Any] = Named(self._core, name, type)
+        """Return a handle of one queue, with values instead of JSON; ``type`` is what its jobs are decoded into."""
+        named: Named[Any] = Named(self._context, name, type)
         return AsyncQueue(self._wire, named) if self._awaits else Queue(self._wire, named)
 
     @overload
@@ -127,7 +127,7 @@ class Calls(Handle[W, Core], Generic[W]):
     def producer(
         self: Calls[Any], topic: str, *, config: ConfigFields | None = None, **options: Unpack[ProducerOptions]
     ) -> Producer | AsyncProducer:
-        """Puts gathered into few requests; close it, or use it as a context, so that what is waiting is sent.
+        """Return a producer, which gathers puts into few requests. Close it, or use ``with``, so that all are sent.
 
         A topic that is not there is created with ``config``, by default that of a careful queue.
         """
@@ -139,7 +139,7 @@ class Calls(Handle[W, Core], Generic[W]):
 class Client(Calls[Wire], Closing, awaits=False):
     """Talks to one server, blocking, from any number of threads. Use it as ``with``, or `close` it.
 
-    ``node`` is who writes and works where a call does not say; one is made up otherwise.
+    ``node`` is the writer and the worker of calls that name none; it is generated unless given.
 
     >>> import asyncio
     >>> from tenure import Client
@@ -165,14 +165,14 @@ class Client(Calls[Wire], Closing, awaits=False):
         return SocketWire(url, key=key, settings=settings, tls=tls)
 
     def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         self._wire.close()
 
 
 class AsyncClient(Calls[AsyncWire], AsyncClosing, awaits=True):
     """Talks to one server from an event loop. Use it as ``async with``, or `close` it.
 
-    ``node`` is who writes and works where a call does not say; one is made up otherwise.
+    ``node`` is the writer and the worker of calls that name none; it is generated unless given.
 
     >>> import asyncio
     >>> from tenure import AsyncClient
@@ -193,5 +193,5 @@ class AsyncClient(Calls[AsyncWire], AsyncClosing, awaits=True):
         return LoopWire(url, key=key, settings=settings, tls=tls)
 
     async def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         await self._wire.close()

@@ -1,4 +1,4 @@
-"""What is closed at the end of a ``with``."""
+"""Context managers: base classes of what is closed at the end of a ``with``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["AsyncClosing", "Closing"]
 
 
 class Closing(ABC):
-    """Closed at the end of ``with``."""
+    """An object that ``with`` closes at its end."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -25,7 +25,7 @@ class Closing(ABC):
 
 
 class AsyncClosing(ABC):
-    """Closed at the end of ``async with``."""
+    """An object that ``async with`` closes at its end."""
 
     @abstractmethod
     async def close(self) -> None: ...

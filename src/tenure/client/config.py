@@ -1,4 +1,4 @@
-"""A topic's config as keyword arguments: a misspelt name is found by a type checker, and else before it is sent."""
+"""A topic's config as keyword arguments: a type checker finds a misspelt name, and `check_config` before it is sent."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BackoffFields(TypedDict, total=False):
 
 
 class ConfigFields(TypedDict, total=False):
-    """What a topic can be told; docs/reference/topic-config.md says what each does."""
+    """The settings of a topic; docs/reference/topic-config.md says what each does."""
 
     type: Literal["log", "queue"]
     ttl_ms: int
@@ -94,10 +94,10 @@ class PatchFields(TypedDict, total=False):
 
 
 def careful_queue(name: str) -> ConfigFields:
-    """What a queue is that somebody puts into before it was declared: synced, five deliveries, then ``<name>.dead``.
+    """Return the config of a queue that a put creates: fsync, five deliveries, then dead letters to ``<name>.dead``.
 
-    The wire's own defaults are those of a plain topic; whoever writes Python, or types a command, gets the safe ones.
-    Where the name leaves no room for that ending, what is given up stays parked in the queue.
+    The wire's own defaults are those of a plain topic; Python callers and the command line get the safe ones. Where
+    the name leaves no room for that ending, dead jobs stay parked in the queue.
     """
     config: ConfigFields = {"type": "queue", "durability": "fsync", "max_deliveries": DELIVERIES_MAX}
     if len(name) + len(".dead") <= _NAME_CHARS_MAX:
@@ -106,15 +106,15 @@ def careful_queue(name: str) -> ConfigFields:
 
 
 def check_config(config: Mapping[str, Any], *, topic: str) -> None:
-    """Raise Invalid where a field is unknown or its value cannot be meant. The server would ignore an unknown one, and
-    the caller would go on believing that it counts.
+    """Raise Invalid where a field is unknown or its value is bad. The server would ignore an unknown field without an
+    error.
     """
     _check_names(config, ConfigFields.__optional_keys__)
     parse_config(config, topic=topic)
 
 
 def check_patch(config: Mapping[str, Any], *, topic: str) -> None:
-    """As `check_config`, for a change of some fields; only the server knows what a back-off is merged into."""
+    """Raise Invalid as `check_config`, for a patch; a back-off is not checked, because the server merges it."""
     _check_names(config, PatchFields.__optional_keys__)
     alone = {name: value for name, value in config.items() if name != "retry_backoff"}
     patch_config(alone, topic=topic, existing=DEFAULTS)

@@ -1,4 +1,4 @@
-"""`client.queue("emails")`: one queue, and values instead of JSON."""
+"""`Queue` and `AsyncQueue`: one queue by name, with values instead of JSON."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tenure.client.lease.plans import Leased
 from tenure.client.plan.drive import drive, drive_async
 from tenure.client.plan.encode import json_text
 from tenure.client.plan.handle import Call, Handle, Method
-from tenure.client.plan.session import Core
+from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan
-from tenure.client.replies import PutTopic
 from tenure.client.transport.wire import AsyncWire, Wire
 from tenure.contract.names import check_topic_name
 from tenure.contract.records import Record
+from tenure.contract.replies import PutTopic
 from tenure.errors import Invalid
 
 __all__ = ["AsyncQueue", "Named", "Queue"]
@@ -28,10 +28,10 @@ P = ParamSpec("P")
 
 
 class Named(Generic[T]):
-    """What a queue handle is made of. Raises Invalid for a name that is none."""
+    """The context of a queue handle: its session, its name and its type. Raises Invalid for a bad name."""
 
-    def __init__(self, core: Core, name: str, type: Any) -> None:
-        self.core = core
+    def __init__(self, session: Session, name: str, type: Any) -> None:
+        self.session = session
         self.name = check_topic_name(name)
         self.type = type
 
@@ -50,8 +50,8 @@ def put(
     """Put one job and return its seq, once it is as durable as the queue is; a queue that is not there is created,
     with the careful defaults of `careful_queue`.
 
-    It is put once, also where an answer is lost. ``unique_key``: while a job with that key lives, its seq is answered
-    and nothing is put. Raises Indeterminate where the outcome cannot be known.
+    It is put once, also where an answer is lost. While a job with ``unique_key`` lives, its seq is returned and nothing
+    is put. Raises Indeterminate where the outcome cannot be known.
     """
     record = Record(
         data=json_text(data),
@@ -62,7 +62,7 @@ def put(
         unique_key=unique_key,
     )
     call = records.produce(
-        queue.core, queue.name, [record], idempotency_key=idempotency_key, config=careful_queue(queue.name)
+        queue.session, queue.name, [record], idempotency_key=idempotency_key, config=careful_queue(queue.name)
     )
     return (yield from call).first_seq
 
@@ -77,7 +77,7 @@ def _meta(meta: Any) -> bytes:
 def put_many(queue: Named[Any], items: Iterable[Any], *, idempotency_key: str | None = None) -> Plan[range]:
     """Put jobs, all or none, and return their seqs in order; a `tenure.Record` may carry a tag and a delay."""
     call = records.produce(
-        queue.core, queue.name, items, idempotency_key=idempotency_key, config=careful_queue(queue.name)
+        queue.session, queue.name, items, idempotency_key=idempotency_key, config=careful_queue(queue.name)
     )
     return (yield from call).seqs
 
@@ -85,9 +85,9 @@ def put_many(queue: Named[Any], items: Iterable[Any], *, idempotency_key: str | 
 def configure(queue: Named[Any], /, **config: Unpack[PatchFields]) -> Plan[PutTopic]:
     """Change the named fields of the queue's config and leave the others; None returns a field to its default.
 
-    Raises Invalid before anything is sent where a value cannot be meant, NotFound where the queue is not there.
+    Raises Invalid before anything is sent for a bad value, NotFound where the queue is not there.
     """
-    return (yield from topics.patch_topic(queue.core, queue.name, **config))
+    return (yield from topics.patch_topic(queue.session, queue.name, **config))
 
 
 def claim(
@@ -100,25 +100,25 @@ def claim(
     auto_ack: bool = False,
 ) -> Plan[Leased[T]]:
     """Lease up to ``max_count`` jobs; an empty lease, which is false, where none came within ``wait_ms``."""
-    whose = queue.core.node_or(node)
+    holder = queue.session.node_or(node)
     claimed = yield from queues.claim(
-        queue.core,
+        queue.session,
         queue.name,
-        node=whose,
+        node=holder,
         max_count=max_count,
         lease_ms=lease_ms,
         wait_ms=wait_ms,
         auto_ack=auto_ack,
     )
-    return Leased(queue.core, claimed, node=whose, type=queue.type)
+    return Leased(queue.session, claimed, node=holder, type=queue.type)
 
 
 class _Leasing(Method, Generic[P]):
-    """A method that gives a lease on jobs of the queue's own type."""
+    """A method that returns a lease on jobs of the queue's own type."""
 
     if TYPE_CHECKING:
 
-        def __init__(self, made: Callable[Concatenate[Named[Any], P], Plan[Leased[Any]]]) -> None: ...
+        def __init__(self, plan_function: Callable[Concatenate[Named[Any], P], Plan[Leased[Any]]]) -> None: ...
 
         @overload
         def __get__(
@@ -136,28 +136,28 @@ class _Leasing(Method, Generic[P]):
         ) -> Callable[P, Coroutine[Any, Any, AsyncLease[T]]]: ...
         def __get__(self, instance: Any, owner: type) -> Any: ...
 
-    def returns(self, said: str, *, awaits: bool) -> str:
+    def return_type(self, plan_type: str, *, awaits: bool) -> str:
         return "AsyncLease[T]" if awaits else "Lease[T]"
 
-    def blocking(self) -> Callable[..., Any]:
-        plan = self.made
+    def blocking_method(self) -> Callable[..., Any]:
+        plan = self.plan_function
 
         def method(self: Handle[Wire, Any], **options: Any) -> Any:
-            return Lease(self._wire, drive(self._wire, plan(self._core, **options)))
+            return Lease(self._wire, drive(self._wire, plan(self._context, **options)))
 
         return method
 
-    def awaiting(self) -> Callable[..., Any]:
-        plan = self.made
+    def async_method(self) -> Callable[..., Any]:
+        plan = self.plan_function
 
         async def method(self: Handle[AsyncWire, Any], **options: Any) -> Any:
-            return AsyncLease(self._wire, await drive_async(self._wire, plan(self._core, **options)))
+            return AsyncLease(self._wire, await drive_async(self._wire, plan(self._context, **options)))
 
         return method
 
 
 class _Queue(Handle[W, Named[T]], Generic[W, T]):
-    """What both kinds of queue are."""
+    """The methods of both kinds of queue."""
 
     put = Call(put)
     put_many = Call(put_many)
@@ -167,10 +167,10 @@ class _Queue(Handle[W, Named[T]], Generic[W, T]):
     @property
     def name(self) -> str:
         """The queue's name."""
-        return self._core.name
+        return self._context.name
 
     def __repr__(self) -> str:
-        kind = getattr(self._core.type, "__name__", self._core.type)
+        kind = getattr(self._context.type, "__name__", self._context.type)
         return f"<{type(self).__name__} {self.name!r} of {kind}>"
 
 

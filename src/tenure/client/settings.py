@@ -1,4 +1,4 @@
-"""Every limit and time of a client, in one place, with its unit in its name."""
+"""`ClientSettings`: every limit and time of a client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["ClientSettings"]
 
 
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a client waits, repeats and bounds what it holds. Raises Invalid where a number cannot be meant."""
+    """How a client waits, repeats and bounds what it holds. Raises Invalid for a bad number."""
 
     connections_max: int = 32
     """Connections for calls; also how many produces run at once, because each holds a lane."""

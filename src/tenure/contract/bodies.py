@@ -1,7 +1,7 @@
-"""Bodies of requests that are no command by themselves: appends as they are written, reads and watches.
+"""Bodies of requests that are not commands: appends, reads and watches.
 
-Unknown fields are ignored, ours are strict. A field without a value of its own may be null, which means the same as
-leaving it out; one with a default may not. Bounds that depend on settings are the broker's to check.
+Unknown fields are ignored, known ones are checked. A field whose default is null may be null; any other may only be
+left out. The broker checks bounds that depend on settings.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class RecordBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     data: Annotated[Raw, _ANY_JSON]
     tag: Tag | None = None
     node: Node | None = None
-    meta: Annotated[Raw, _META] | UnsetType = UNSET  # null means absent; only the text shows it
+    meta: Annotated[Raw, _META] | UnsetType = UNSET  # null means absent; only the text shows which it was
     delay_ms: Time = 0
     deliver_at: Time | None = None
     unique_key: Key | None = None
@@ -44,7 +44,7 @@ class AppendBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     client_seq: Annotated[int, Meta(ge=0, extra_json_schema={"maximum": 2**63 - 1})] | None = None
 
 
-class DiffBody(msgspec.Struct, frozen=True, gc=False):
+class DiffBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Where to read from, and what to leave out."""
 
     from_seq: Whole = 0
@@ -55,14 +55,14 @@ class DiffBody(msgspec.Struct, frozen=True, gc=False):
     wait_ms: Whole = 0
 
 
-class WatchFrom(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class WatchFrom(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """Where to begin on one topic: above ``from_seq``, or with ``tail`` at its head."""
 
     from_seq: Whole = 0
     tail: bool = False
 
 
-class WatchBody(msgspec.Struct, frozen=True, kw_only=True):
+class WatchBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Follow topics over one stream."""
 
     topics: Annotated[dict[str, WatchFrom], Meta(min_length=1, max_length=256)]

@@ -1,27 +1,31 @@
-"""Commands: each request of the contract as one value, for the broker, the server, and callers that wait in line.
+"""Commands: each request of the contract as one value, which broker, server and client share.
+
+The broker runs it, the server decodes it, the client encodes it.
 
 The fields are the wire's, and their bounds are part of the type: a body is decoded into its command, and
-``/openapi.json`` shows what validates. A field without a value of its own may be null, which means the same as leaving
-it out; one with a default may not. Bounds that clamp, or that depend on settings, are a decision's to check, and a
-caller in process may put anything into a field: `core.decide` looks again.
+``/openapi.json`` shows the same types. A field whose default is null may be null; any other may only be left out. A
+decision checks bounds that clamp or depend on settings, and checks every field again, because a caller in process may
+pass anything. The docstrings of commands that are bodies are in ``/openapi.json`` too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import field
 
 from tenure.contract import replies
 from tenure.contract.fields import Key, LeaseIds, Limit, Match, Name, Node, Seqs, SettledSeqs, Whole
-from tenure.contract.records import Record, Stored
+from tenure.contract.records import Record
+from tenure.contract.repeat import Repeat
 from tenure.contract.share import Share
 
 __all__ = [
     "Ack",
     "Append",
+    "AppendFields",
     "Claim",
     "Command",
     "DeleteRecords",
@@ -49,17 +53,22 @@ __all__ = [
 ]
 
 Reaches: TypeAlias = Callable[[str], bool]
-"""Says which names a caller may see and change."""
+"""Returns whether a caller may see and change a name."""
 
 R = TypeVar("R")
 
 
-class Command(msgspec.Struct, Generic[R], frozen=True, kw_only=True, gc=False):
-    """The root of all commands; ``R`` is the type of the reply."""
+class Command(msgspec.Struct, Generic[R], frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """The root of all commands; ``R`` is the type of the reply. ``repeat`` says what a second copy of it does.
+
+    A client writes a command as the body of its request; a field that has its default is left out.
+    """
+
+    repeat: ClassVar[Repeat] = Repeat.READ
 
 
 class _OnTopic(Command[R], frozen=True, kw_only=True, gc=False):
-    """A command on one topic. A request names it in its path and not in its body, where ``$`` keeps the name free."""
+    """A command on one topic. A request names the topic in its path, so the body has ``$topic``, which stays unused."""
 
     topic: str = field(default="", name="$topic")
 
@@ -67,19 +76,26 @@ class _OnTopic(Command[R], frozen=True, kw_only=True, gc=False):
 # Records
 
 
-class Append(Command[replies.Produced], frozen=True, kw_only=True, gc=False):
-    """Append records, all or none. A key or a client's number makes the call safe to repeat. ``bytes`` is a record with
-    only data; ``share`` bounds what this caller may use up of what all share.
-    """
+class AppendFields(Command[replies.Produced], frozen=True, kw_only=True, gc=False):
+    """The fields of an append beside its records. A key or a client's number makes the call safe to repeat."""
 
-    topic: str
-    records: Sequence[bytes | Record]
+    repeat = Repeat.SAFE
+
     node: str | None = None
     idempotency_key: str | None = None
     client_id: str | None = None
     client_seq: int | None = None
     create: bool = True
     config: Mapping[str, Any] | None = None
+
+
+class Append(AppendFields, frozen=True, kw_only=True, gc=False):
+    """Append records, all or none. ``bytes`` is a record with only data; ``share`` bounds what this caller may use up
+    of what all share.
+    """
+
+    topic: str
+    records: Sequence[bytes | Record]
     share: Share | None = None
 
 
@@ -95,6 +111,8 @@ class Diff(Command[replies.Difference], frozen=True, kw_only=True, gc=False):
 class DeleteRecords(_OnTopic[replies.DeletedRecords], frozen=True, kw_only=True, gc=False):
     """Which records to remove: at least one condition; several are ANDed."""
 
+    repeat = Repeat.NEVER
+
     before_seq: Whole | None = None
     match: Match | None = None
     seqs: Seqs | None = None
@@ -106,6 +124,8 @@ class DeleteRecords(_OnTopic[replies.DeletedRecords], frozen=True, kw_only=True,
 class Claim(_OnTopic[replies.Grant], frozen=True, kw_only=True, gc=False):
     """Lease up to ``max`` jobs to ``node``."""
 
+    repeat = Repeat.SAFE  # by its claim_id; a claim with auto_ack is never repeated
+
     node: Node
     max_count: Whole = field(default=1, name="max")
     lease_ms: Whole | None = None
@@ -116,6 +136,8 @@ class Claim(_OnTopic[replies.Grant], frozen=True, kw_only=True, gc=False):
 
 class OfHolder(_OnTopic[R], frozen=True, kw_only=True, gc=False):
     """A command of a worker about jobs that it holds: those in ``seqs``, or everything held under ``lease_id``."""
+
+    repeat = Repeat.SAFE
 
     node: Node
     seqs: SettledSeqs | None = None
@@ -145,6 +167,8 @@ class Extend(OfHolder[replies.Extended], frozen=True, kw_only=True, gc=False):
 class RedriveFields(Command[replies.Redriven], frozen=True, kw_only=True):
     """Put dead letters back to work: all, or those that every condition takes."""
 
+    repeat = Repeat.NEVER
+
     to: Name | None = None
     match: Match | None = None
     seqs: SettledSeqs | None = None
@@ -166,6 +190,8 @@ class Redrive(RedriveFields, frozen=True, kw_only=True):
 class PutTopic(Command[tuple[replies.TopicInfo, bool]], frozen=True, kw_only=True):
     """Create a topic or replace its config."""
 
+    repeat = Repeat.SAFE
+
     topic: str
     config: Mapping[str, Any]
     share: Share | None = None
@@ -174,12 +200,16 @@ class PutTopic(Command[tuple[replies.TopicInfo, bool]], frozen=True, kw_only=Tru
 class PatchTopic(Command[replies.TopicInfo], frozen=True, kw_only=True):
     """Change the named fields of a topic's config and leave the others."""
 
+    repeat = Repeat.SAFE
+
     topic: str
     config: Mapping[str, Any]
 
 
 class DeleteTopic(Command[tuple[bool, list[str]]], frozen=True, kw_only=True):
     """Delete a topic, its records and the routers at either end, all of which the caller must reach."""
+
+    repeat = Repeat.NEVER
 
     topic: str
     if_empty: bool = False
@@ -188,6 +218,8 @@ class DeleteTopic(Command[tuple[bool, list[str]]], frozen=True, kw_only=True):
 
 class RouterFields(Command[tuple[Any, bool]], frozen=True, kw_only=True):
     """A router: what is appended to ``source`` is copied to ``dest``."""
+
+    repeat = Repeat.SAFE
 
     source: Name
     dest: Name
@@ -208,21 +240,23 @@ class PutRouter(RouterFields, frozen=True, kw_only=True):
 class DeleteRouter(Command[bool], frozen=True, kw_only=True):
     """Remove a router."""
 
+    repeat = Repeat.NEVER
+
     router: str
 
 
-# Looking
+# Reads
 
 
 class GetTopic(Command[replies.TopicInfo], frozen=True, kw_only=True):
-    """A topic's state and config; ``touch`` counts as a read for its automatic priority."""
+    """Return a topic's state and config; ``touch`` counts as a read for its automatic priority."""
 
     topic: str
     touch: bool = True
 
 
-class ListTopics(Command[replies.Page], frozen=True, kw_only=True):
-    """Names of topics, in order."""
+class ListTopics(Command[replies.Page[str]], frozen=True, kw_only=True):
+    """List the names of topics, in order."""
 
     prefix: str = ""
     limit: int = 100
@@ -230,13 +264,13 @@ class ListTopics(Command[replies.Page], frozen=True, kw_only=True):
 
 
 class GetRouter(Command[Any], frozen=True, kw_only=True):
-    """One router, as it stands."""
+    """Return one router."""
 
     router: str
 
 
-class ListRouters(Command[replies.Page], frozen=True, kw_only=True):
-    """Routers by name, those between the given topics only, and those that the caller reaches."""
+class ListRouters(Command[replies.Page[Any]], frozen=True, kw_only=True):
+    """List routers by name, those between the given topics only, and those that the caller reaches."""
 
     prefix: str = ""
     source: str | None = None
@@ -246,8 +280,8 @@ class ListRouters(Command[replies.Page], frozen=True, kw_only=True):
     reaches: Reaches | None = None
 
 
-class ListJobs(Command[replies.Page], frozen=True, kw_only=True):
-    """Jobs in one state: ready, in_flight, delayed or parked."""
+class ListJobs(Command[replies.Page[replies.JobRow]], frozen=True, kw_only=True):
+    """List jobs in one state: ready, in_flight, delayed or parked."""
 
     topic: str
     state: str = "ready"
@@ -255,23 +289,23 @@ class ListJobs(Command[replies.Page], frozen=True, kw_only=True):
     cursor: str | None = None
 
 
-class GetJob(Command[tuple[Stored, dict[str, Any]]], frozen=True, kw_only=True):
-    """One job: its record, its state and its failed deliveries."""
+class GetJob(Command[replies.JobInfo], frozen=True, kw_only=True):
+    """Return one job: its record, its state and its failed deliveries."""
 
     topic: str
     seq: int
 
 
-class ListLeases(Command[replies.Page], frozen=True, kw_only=True):
-    """Live leases of a queue."""
+class ListLeases(Command[replies.Page[replies.LeaseRow]], frozen=True, kw_only=True):
+    """List the live leases of a queue."""
 
     topic: str
     limit: int = 100
     cursor: str | None = None
 
 
-class Strip(Command[dict[str, Any]], frozen=True, kw_only=True):
-    """Both ends of a queue, its leases and its counts."""
+class Strip(Command[replies.QueueStrip], frozen=True, kw_only=True):
+    """Return both ends of a queue, its leases and its counts."""
 
     topic: str
     head: int = 100

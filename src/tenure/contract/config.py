@@ -1,9 +1,9 @@
-"""A topic's settings: every field with its default, and the one way from a request's JSON to a TopicConfig.
+"""`TopicConfig`: a topic's settings with their bounds and defaults, and the parsing of a request's config.
 
-There are two kinds of bound. A value that cannot be meant (a wrong type, a negative number, a priority of 5000)
-is Invalid. A duration that is merely extreme is clamped, as the contract says for ``lease_ms`` and
-``claim_jitter_ms``, and as we do for every duration above a hundred years: callers write 2**64 - 1 to say "for ever",
-and a deadline computed from it must still fit the eight bytes that a log and a roaring bitmap give it.
+There are two kinds of bound. A bad value (a wrong type, a negative number, a priority of 5000) is Invalid. An extreme
+duration is clamped: ``lease_ms`` and ``claim_jitter_ms`` by the contract, and every duration to a hundred years,
+because callers write 2**64 - 1 for "for ever", and a deadline computed from it must fit the eight bytes that the log
+and a roaring bitmap have for it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
-from tenure.contract.fields import FACTOR_MAX, U64_MAX
+from tenure.contract.fields import FACTOR_MAX, U64_MAX, Factor, Name, Priority, Whole
 from tenure.contract.names import check_topic_name, describe_value
 from tenure.errors import Conflict, Invalid
 
@@ -31,10 +31,10 @@ __all__ = [
     "TopicConfig",
     "TopicType",
     "as_dict",
-    "bounded",
+    "clamp_durations",
+    "intern_config",
     "parse_config",
     "patch_config",
-    "shared",
 ]
 
 DURATION_MS_MAX: Final = 100 * 365 * 86_400_000
@@ -62,9 +62,9 @@ class Backoff(msgspec.Struct, frozen=True, gc=False, array_like=True, kw_only=Tr
     ``jitter`` spreads each wait over its upper half, so that jobs that failed together do not return together.
     """
 
-    min_ms: int = 1_000
-    max_ms: int = 3_600_000
-    factor: float = 2.0
+    min_ms: Whole = 1_000
+    max_ms: Whole = 3_600_000
+    factor: Factor = 2.0
     jitter: bool = True
 
 
@@ -72,27 +72,27 @@ class TopicConfig(msgspec.Struct, frozen=True, gc=False, array_like=True, kw_onl
     """The settings of one topic, as logged and as answered; 0 turns a limit off.
 
     Logged as an array with every value in it, so that a default that changes later does not change old topics.
-    New fields go at the end.
+    New fields go at the end. The bodies of requests and the replies are derived from this class.
     """
 
     type: TopicType = "log"
-    ttl_ms: int = 0
-    cap_records: int = 0
-    cap_bytes: int = 0
+    ttl_ms: Whole = 0
+    cap_records: Whole = 0
+    cap_bytes: Whole = 0
     discard: Discard = "old"
     durability: Durability = "disk"
-    priority: int | None = None
+    priority: Priority | None = None
     auto_priority: bool = True
     auto_create: bool = True
-    idempotency_window_ms: int = 120_000
+    idempotency_window_ms: Whole = 120_000
     dedupe_node: bool = True
-    lease_ms: int = 30_000
-    claim_jitter_ms: int = 0
-    max_deliveries: int = 0
-    dead_letter: str | None = None
+    lease_ms: Whole = 30_000
+    claim_jitter_ms: Whole = 0
+    max_deliveries: Whole = 0
+    dead_letter: Name | None = None
     leases_durable: bool = False
-    max_ack_holes: int = 0
-    max_in_flight: int = 0
+    max_ack_holes: Whole = 0
+    max_in_flight: Whole = 0
     dlq_strategy: DlqStrategy = "skip"
     retry_backoff: Backoff | None = None
 
@@ -109,10 +109,10 @@ def parse_config(given: Mapping[str, Any], *, topic: str, existing: TopicConfig 
     """Return the config that a PUT of ``given`` on ``topic`` asks for; unknown fields are ignored.
 
     PUT replaces: what is left out returns to its default, except ``type``, which stays as ``existing`` has it.
-    Raises Invalid for a value that cannot be meant, and Conflict (``topic_exists_incompatible``) for another type.
+    Raises Invalid for a bad value, and Conflict (``topic_exists_incompatible``) for another type.
     """
     fields = _Fields("config", given, defaults=DEFAULTS)
-    return shared(
+    return intern_config(
         TopicConfig(
             type=_type(fields, topic=topic, existing=existing),
             ttl_ms=fields.duration_ms("ttl_ms"),
@@ -142,7 +142,7 @@ def patch_config(given: Mapping[str, Any], *, topic: str, existing: TopicConfig)
     """Return ``existing`` with the fields of ``given`` in their place; the other fields stay as they are.
 
     A null returns a field to its default, which for ``priority``, ``dead_letter`` and ``retry_backoff`` is null itself.
-    ``retry_backoff`` is merged field by field in the same way. Raises Invalid for a value that cannot be meant, and
+    ``retry_backoff`` is merged field by field in the same way. Raises Invalid for a bad value, and
     Conflict (``topic_exists_incompatible``) for another type.
     """
     if not isinstance(given, Mapping):
@@ -161,8 +161,8 @@ def _merge(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
     return {name: value for name, value in {**stored, **given}.items() if value is not None}
 
 
-def bounded(config: TopicConfig, *, window_ms_max: int, backoff_ms_max: int) -> TopicConfig:
-    """Return the config with the idempotency window and the back-off clamped to the limits of the operator."""
+def clamp_durations(config: TopicConfig, *, window_ms_max: int, backoff_ms_max: int) -> TopicConfig:
+    """Return a config whose idempotency window and back-off are clamped to an operator's limits."""
     backoff = config.retry_backoff
     if config.idempotency_window_ms <= window_ms_max and (backoff is None or backoff.max_ms <= backoff_ms_max):
         return config
@@ -170,7 +170,7 @@ def bounded(config: TopicConfig, *, window_ms_max: int, backoff_ms_max: int) -> 
         within = {name: min(getattr(backoff, name), backoff_ms_max) for name in ("min_ms", "max_ms")}
         backoff = msgspec.structs.replace(backoff, **within)
     window_ms = min(config.idempotency_window_ms, window_ms_max)
-    return shared(msgspec.structs.replace(config, idempotency_window_ms=window_ms, retry_backoff=backoff))
+    return intern_config(msgspec.structs.replace(config, idempotency_window_ms=window_ms, retry_backoff=backoff))
 
 
 def as_dict(config: TopicConfig) -> dict[str, Any]:
@@ -186,7 +186,7 @@ _SHARED_MAX: Final = 1_024
 _shared: Final[dict[TopicConfig, TopicConfig]] = {DEFAULTS: DEFAULTS}
 
 
-def shared(config: TopicConfig) -> TopicConfig:
+def intern_config(config: TopicConfig) -> TopicConfig:
     """Return an equal config, for most callers the same object: 100,000 topics mostly have one config.
 
     Only identity and memory depend on this table; it is emptied when full, so odd configs cannot make it grow.
@@ -257,9 +257,9 @@ def _type(fields: _Fields, *, topic: str, existing: TopicConfig | None) -> Topic
 
 
 def _durability(fields: _Fields) -> Durability:
-    """Return the durability class; both names are checked, and ``durability`` wins over its alias ``durable``.
+    """Return the durability. Both names are checked; an explicit ``durability`` wins over its alias ``durable``.
 
-    ``ephemeral`` is another word for ``memory``, and is kept as that.
+    ``ephemeral`` is another word for ``memory``, and is stored as that.
     """
     alias: Durability = "fsync" if fields.flag("durable") else "disk"
     if fields.raw("durability") == "ephemeral":

@@ -1,88 +1,75 @@
-"""A topic's config as a request gives it, whole or in part: what validates is what ``/openapi.json`` shows.
+"""A topic's config as a request gives it, whole (`ConfigBody`) or in part (`PatchBody`).
 
-`contract.config.TopicConfig` is the same as the log keeps it, with every value in it.
+Both are derived from `TopicConfig`, which has the fields, their bounds and their defaults. A decoder checks the bounds,
+and ``/openapi.json`` shows them.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Iterator
+from typing import Any, get_type_hints
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from tenure.contract.fields import Durability, Factor, Name, Priority, Whole
+from tenure.contract.config import Backoff, TopicConfig
+from tenure.contract.fields import Durability
 
 __all__ = ["BackoffBody", "BackoffPatch", "ConfigBody", "PatchBody", "config_fields"]
 
+_Field = tuple[str, Any, Any]
 
-class BackoffBody(msgspec.Struct, frozen=True):
+
+def _fields_of(kind: type[msgspec.Struct], **other_types: Any) -> Iterator[_Field]:
+    """Return each field with its type and its default; ``other_types`` are those of fields that a request may write in
+    another way than the log does.
+    """
+    types = get_type_hints(kind, include_extras=True) | other_types
+    for field in msgspec.structs.fields(kind):
+        yield field.name, types[field.name], field.default
+        if field.name == "durability":
+            yield "durable", bool, UNSET  # its older name, which a request may still use
+
+
+def _optional(fields: Iterator[_Field], *names: str) -> list[_Field]:
+    """Return fields of which the named ones, by default all, may be left out without taking on their default."""
+    return [
+        (name, type_ | UnsetType, UNSET) if not names or name in names else (name, type_, default)
+        for name, type_, default in fields
+    ]
+
+
+def _nullable(fields: Iterator[_Field]) -> list[_Field]:
+    """Return fields that may be left out, or null."""
+    return [(name, type_ | UnsetType | None, UNSET) for name, type_, _ in fields]
+
+
+def _base(name: str, fields: list[_Field], *, omit_defaults: bool = False) -> Any:
+    return msgspec.defstruct(name, fields, frozen=True, omit_defaults=omit_defaults)
+
+
+class BackoffBody(_base("BackoffBody", _optional(_fields_of(Backoff)))):  # type: ignore[misc]
     """How long a failed job waits; what is left out has the engine's default."""
 
-    min_ms: Whole | UnsetType = UNSET
-    max_ms: Whole | UnsetType = UNSET
-    factor: Factor | UnsetType = UNSET
-    jitter: bool | UnsetType = UNSET
+
+_CONFIG = _optional(
+    _fields_of(TopicConfig, durability=Durability, retry_backoff=BackoffBody | None), "type", "durability", "durable"
+)
 
 
-class ConfigBody(msgspec.Struct, frozen=True, omit_defaults=True):
+class ConfigBody(_base("ConfigBody", _CONFIG, omit_defaults=True)):  # type: ignore[misc]
     """A topic's settings. A PUT replaces: what is left out returns to its default, but ``type`` stays."""
 
-    type: Literal["log", "queue"] | UnsetType = UNSET
-    ttl_ms: Whole = 0
-    cap_records: Whole = 0
-    cap_bytes: Whole = 0
-    discard: Literal["old", "reject"] = "old"
-    durability: Durability | UnsetType = UNSET
-    durable: bool | UnsetType = UNSET
-    priority: Priority | None = None
-    auto_priority: bool = True
-    auto_create: bool = True
-    idempotency_window_ms: Whole = 120_000
-    dedupe_node: bool = True
-    lease_ms: Whole = 30_000
-    claim_jitter_ms: Whole = 0
-    max_deliveries: Whole = 0
-    dead_letter: Name | None = None
-    leases_durable: bool = False
-    max_ack_holes: Whole = 0
-    max_in_flight: Whole = 0
-    dlq_strategy: Literal["skip", "block", "block_and_dlq"] = "skip"
-    retry_backoff: BackoffBody | None = None
 
-
-class BackoffPatch(msgspec.Struct, frozen=True):
+class BackoffPatch(_base("BackoffPatch", _nullable(_fields_of(Backoff)))):  # type: ignore[misc]
     """Which fields of a back-off change; null is the engine's default."""
 
-    min_ms: Whole | UnsetType | None = UNSET
-    max_ms: Whole | UnsetType | None = UNSET
-    factor: Factor | UnsetType | None = UNSET
-    jitter: bool | UnsetType | None = UNSET
+
+_PATCH = _nullable(_fields_of(TopicConfig, durability=Durability, retry_backoff=BackoffPatch))
 
 
-class PatchBody(msgspec.Struct, frozen=True):
+class PatchBody(_base("PatchBody", _PATCH)):  # type: ignore[misc]
     """Which of a topic's settings change: what is left out stays, and null returns a field to its default."""
-
-    type: Literal["log", "queue"] | UnsetType | None = UNSET
-    ttl_ms: Whole | UnsetType | None = UNSET
-    cap_records: Whole | UnsetType | None = UNSET
-    cap_bytes: Whole | UnsetType | None = UNSET
-    discard: Literal["old", "reject"] | UnsetType | None = UNSET
-    durability: Durability | UnsetType | None = UNSET
-    durable: bool | UnsetType | None = UNSET
-    priority: Priority | UnsetType | None = UNSET
-    auto_priority: bool | UnsetType | None = UNSET
-    auto_create: bool | UnsetType | None = UNSET
-    idempotency_window_ms: Whole | UnsetType | None = UNSET
-    dedupe_node: bool | UnsetType | None = UNSET
-    lease_ms: Whole | UnsetType | None = UNSET
-    claim_jitter_ms: Whole | UnsetType | None = UNSET
-    max_deliveries: Whole | UnsetType | None = UNSET
-    dead_letter: Name | UnsetType | None = UNSET
-    leases_durable: bool | UnsetType | None = UNSET
-    max_ack_holes: Whole | UnsetType | None = UNSET
-    max_in_flight: Whole | UnsetType | None = UNSET
-    dlq_strategy: Literal["skip", "block", "block_and_dlq"] | UnsetType | None = UNSET
-    retry_backoff: BackoffPatch | UnsetType | None = UNSET
 
 
 def config_fields(config: ConfigBody | PatchBody) -> dict[str, Any]:

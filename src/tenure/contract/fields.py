@@ -1,13 +1,12 @@
-"""Fields: types with bounds, as commands and bodies share them.
+"""Field types with bounds, which commands, bodies and configs share.
 
-A bound that `msgspec` checks stands in its ``Meta``; one that only documents (a limit of the settings, a number above
-2**63) stands in ``extra_json_schema``, and is checked further in.
+`msgspec` checks the bounds in ``Meta``. Those in ``extra_json_schema`` (limits of the settings, numbers above 2**63)
+only document; a decision checks them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta
@@ -24,7 +23,6 @@ __all__ = [
     "Name",
     "Node",
     "Priority",
-    "Repeat",
     "Seqs",
     "SettledSeqs",
     "Tag",
@@ -36,7 +34,7 @@ U64_MAX: Final = 2**64 - 1
 FACTOR_MAX: Final = 1_000.0
 
 Whole = Annotated[int, Meta(ge=0, extra_json_schema={"maximum": U64_MAX})]
-"""A u64. The server refuses what lies above, because msgspec's own bounds end at 2**63."""
+"""A u64. The server refuses larger numbers, because msgspec's own bounds end at 2**63."""
 Limit = Annotated[int, Meta(ge=1, extra_json_schema={"maximum": U64_MAX})]
 Time = Annotated[int, Meta(ge=0, extra_json_schema={"maximum": 2**53 - 1})]
 Name = Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$"})]
@@ -54,11 +52,3 @@ Durability = Annotated[
 ]
 Priority = Annotated[int, Meta(ge=-1000, le=1000)]
 Factor = Annotated[float, Meta(ge=1, le=FACTOR_MAX)]
-
-
-class Repeat(Enum):
-    """What a second copy of a call does."""
-
-    READ = "it changes nothing"
-    SAFE = "it has the effect of one"
-    NEVER = "it could reach what came in between"

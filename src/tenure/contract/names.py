@@ -1,4 +1,4 @@
-"""Checks of names: topics, routers, nodes, tags, clients, keys and reasons; the same in process and over HTTP.
+"""Checks of names: topics, routers, nodes, tags, client ids and keys, each with its limits.
 
 A check returns its argument as ``str`` or raises Invalid. Names are plain ASCII; the other texts are any UTF-8 within
 a limit in bytes, because bytes are what is stored. A lone surrogate has no UTF-8 form and is refused everywhere.
@@ -78,13 +78,13 @@ def check_client_id(client_id: object, *, bytes_max: int = CLIENT_ID_BYTES_MAX) 
 def check_key(key: object, *, field: str = "idempotency_key", bytes_max: int = KEY_BYTES_MAX) -> str:
     """Return an idempotency key, unique key or claim id of 1 to ``bytes_max`` bytes unchanged, or raise Invalid.
 
-    ``field`` is the name that the caller used for it, for the message.
+    ``field`` is the name that the caller used for it, which the message repeats.
     """
     return _check_text(key, field, bytes_min=1, bytes_max=bytes_max)
 
 
 def describe_value(value: object) -> str:
-    """Return a value as an error message may show it: its repr, cut short."""
+    """Return the repr of a value for an error message, cut short."""
     if isinstance(value, (str, bytes)):
         cut = value[:_SHOWN_CHARS_MAX]
         return repr(cut) if len(cut) == len(value) else f"{cut!r}… ({len(value)} long)"

@@ -1,4 +1,4 @@
-"""Provenance of a dead letter: four keys in its ``meta`` that name the queue and the job it was, and why it died.
+"""Provenance of a dead letter: four keys in its ``meta`` that name its queue, its job, its deliveries and the reason.
 
 Any producer may write any ``meta``, so reading trusts nothing: a key with an impossible value counts as absent.
 """

@@ -1,4 +1,4 @@
-"""Records: as a producer hands one in, and as it is read back."""
+"""Records as producers pass them and as they are stored, and lease ids as text."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["Record", "Stored", "lease_id", "parse_lease_id"]
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One record as a producer hands it in; ``data`` and ``meta`` are JSON text, kept byte for byte.
+    """One record as a producer passes it; ``data`` and ``meta`` are JSON text, kept byte for byte.
 
     ``delay_ms`` counts from the append, ``deliver_at`` is wall time in ms; both hide a job from claims until then.
-    While a job with ``unique_key`` lives in a queue, appending the key again answers that job.
-    ``hops`` counts the routers a copy has passed; only forwarding sets it.
+    While a job with ``unique_key`` lives in a queue, appending the key again returns the seq of that job.
+    ``hops`` counts the routers that a copy has passed; only forwarding sets it.
     """
 
     data: bytes
@@ -30,7 +30,7 @@ class Record(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
-    """One record as it is read back."""
+    """One record as it is stored and read back."""
 
     seq: int
     ts: int
@@ -45,12 +45,12 @@ _PREFIX: Final = "lease_"
 
 
 def lease_id(number: int) -> str:
-    """Return a lease number as callers see it."""
+    """Return the lease id of a lease number."""
     return f"{_PREFIX}{number:x}"
 
 
 def parse_lease_id(value: str) -> int:
-    """Return the number in a lease id, or 0 for a text that never was one (so it matches nothing)."""
+    """Return the number of a lease id, or 0, which matches no lease, for any other text. Raises Invalid for no text."""
     if not isinstance(value, str):
         raise Invalid("a lease id is a string, as a claim answered it")
     try:

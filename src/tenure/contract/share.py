@@ -1,4 +1,4 @@
-"""A caller's share of the limits that all callers have in common."""
+"""`Share`: the quota of one caller within limits that all callers share."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ __all__ = ["Share"]
 
 
 class Share(ABC):
-    """How much one caller may use up of the limits that all callers share.
+    """The quota of one caller within limits that all callers share.
 
-    Asked when a limit as such leaves room; each method raises Overloaded where the share does not. What was taken may
-    still fail for another reason, so a share may count too much and never too little.
+    A decision calls it after the limit itself leaves room; each method raises Overloaded where the quota does not. The
+    command may still fail for another reason, so a share may count too much and never too little.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def take_topic(self, name: str) -> None:
-        """Take one topic of this name, which is about to be created."""
+        """Count a topic that is about to be created."""
 
     @abstractmethod
     def take_router(self, name: str) -> None:
-        """Take one router of this name, which is about to be created."""
+        """Count a router that is about to be created."""
 
     @abstractmethod
     def take_key(self, topic: str) -> None:
-        """Take one idempotency key, which a topic is about to remember."""
+        """Count one more idempotency key that a topic is about to remember."""

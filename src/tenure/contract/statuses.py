@@ -1,4 +1,4 @@
-"""HTTP statuses: which codes have one of their own, and which error a status stands for."""
+"""HTTP statuses: the status of an error code, and the error class of a status."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ STATUS_OF_CODE: Final[dict[str, int]] = {
     "topic_full": 422,
     "disk_full": 503,
 }
-"""The status of the few codes that have one of their own."""
+"""Statuses of the codes that do not have that of their error class."""
 
 _SPECIAL: Final[dict[int, type[TenureError]]] = {401: Denied, 406: Invalid, 413: Invalid, 415: Invalid, 422: Overloaded}
 KIND_OF_STATUS: Final[dict[int, type[TenureError]]] = _SPECIAL | {
     kind.status: kind for kind in (Invalid, Denied, NotFound, Conflict, LeaseLost, Overloaded, Closed)
 }
-"""The error that a status stands for where the code says no more."""
+"""The error class of a status, where the code names none."""

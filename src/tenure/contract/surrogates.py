@@ -1,6 +1,6 @@
-r"""Unpaired surrogates: legal in JSON text that is kept byte for byte, and refused by the decoder.
+r"""Lone surrogates: half a surrogate pair is legal in JSON text that is kept byte for byte, and the decoder refuses it.
 
-They are replaced by a word while the text around them is decoded, and put back afterwards in what was kept.
+Its escape is masked while the text around it is decoded, and put back afterwards in the parts that are kept.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["unveil", "veil", "veil_all"]
+__all__ = ["mask_all", "mask_lone", "unmask"]
 
 _LONE: Final = re.compile(
     rb"\\u(?:(?=[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F]))"
@@ -16,10 +16,10 @@ _LONE: Final = re.compile(
 )
 
 
-def veil(text: bytes, word: bytes) -> bytes | None:
+def mask_lone(text: bytes, word: bytes) -> bytes | None:
     """Return the text with the ``\\u`` of every unpaired surrogate replaced by ``word``; None where there is none.
 
-    ``word`` is one that the author of the text cannot have known.
+    ``word`` is random: the writer of the text cannot have known it.
     """
     backslash = word[::-1] + word  # stands for an escaped backslash, whose second half begins no escape
     if word in text or not _LONE.search(text):
@@ -27,19 +27,19 @@ def veil(text: bytes, word: bytes) -> bytes | None:
     return _LONE.sub(word, text.replace(rb"\\", backslash)).replace(backslash, rb"\\")
 
 
-def veil_all(text: bytes, word: bytes) -> bytes | None:
-    """Return the text with the ``\\u`` of every surrogate, paired or not, replaced by ``word``; None without one.
+def mask_all(text: bytes, word: bytes) -> bytes | None:
+    """Return the text with the ``\\u`` of every surrogate, paired or not, replaced by ``word``; None if there is none.
 
-    Cheaper than `veil` by far: no pattern is searched for. Bytes that JSON text cannot hold stand for an escaped
+    Cheaper than `mask_lone` by far: no pattern is searched for. Bytes that JSON text cannot hold stand for an escaped
     backslash meanwhile.
     """
     if word in text or b"\0" in text:
         return None
     plain = text.replace(rb"\\", b"\0\0")
-    veiled = plain.replace(rb"\ud", word + b"d").replace(rb"\uD", word + b"D")
-    return veiled.replace(b"\0\0", rb"\\") if len(veiled) != len(plain) else None
+    masked = plain.replace(rb"\ud", word + b"d").replace(rb"\uD", word + b"D")
+    return masked.replace(b"\0\0", rb"\\") if len(masked) != len(plain) else None
 
 
-def unveil(text: bytes, word: bytes) -> bytes:
-    """Return the text as it was before `veil`."""
+def unmask(text: bytes, word: bytes) -> bytes:
+    """Return the text as it was before it was masked."""
     return text.replace(word, rb"\u")

@@ -1,7 +1,7 @@
-"""Checks of flags, whole numbers and seqs from callers, the same in process and over HTTP.
+"""Checks of values that callers pass: flags, whole numbers and seqs.
 
 To Python True is 1 and "no" is true; to the contract neither is. An event with such a value in it would be logged and
-could not be read back, so every value passes these checks.
+could not be read back, so every command checks with these.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def check_flag(value: object, field: str) -> bool:
 
 
 def check_whole(value: object, field: str, *, least: int = 0) -> int:
-    """Return a whole number of at least ``least`` unchanged, or raise Invalid; the caller checks an upper bound."""
+    """Return a whole number of at least ``least`` unchanged, or raise Invalid; the caller bounds it from above."""
     if type(value) is int and value >= least:
         return value
     raise Invalid(f"{field} must be a whole number, {least} or more; got {describe_value(value)}", field=field)
@@ -38,7 +38,7 @@ def check_within(value: object, field: str, *, least: int, most: int) -> int:
 
 
 def check_reaches(reaches: object) -> None:
-    """Raise Invalid for a value that is neither None nor a function: the names that a caller reaches."""
+    """Raise Invalid unless this is None or a function that returns whether a caller reaches a name."""
     if reaches is not None and not callable(reaches):
         raise Invalid(f"reaches must be a function of a name; got {describe_value(reaches)}")
 
@@ -52,7 +52,7 @@ def check_seqs(seqs: object, *, count_max: int, limit: str) -> None:
         return
     if not isinstance(seqs, (list, tuple, range)) or not seqs:
         raise Invalid(f"seqs must be a list of 1 to {count_max} whole numbers; got {describe_value(seqs)}")
-    if seqs[count_max : count_max + 1]:  # a slice, because len() of a range may be more than it can say
+    if seqs[count_max : count_max + 1]:  # a slice, because len() of a long range overflows
         raise Invalid(f"more than {count_max} seqs in one call", code="batch_too_large", limit=limit, max=count_max)
     if set(map(type, seqs)) != {int} or min(seqs) < 0 or max(seqs) > SEQ_MAX:
         raise Invalid("seqs must be whole numbers from 0 to 2**64 - 1")

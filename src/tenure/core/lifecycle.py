@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from tenure.contract.records import lease_id
+from tenure.contract.replies import Lifecycle
 from tenure.core.events import Acked, Appended, AppendExtra, Claimed, DeadLettered, Event, Extended, Redriven, Released
 from tenure.core.state.lease import Ended, Lease
 from tenure.core.state.queue import Queue
@@ -16,29 +17,7 @@ from tenure.core.state.ranges import each
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 
-__all__ = ["Lifecycle", "expired", "translate"]
-
-
-class Lifecycle(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that happened to jobs of a queue (or to records of a log: produced only). Times are wall ms.
-
-    ``deliveries`` is given where all jobs of the row share it, ``lease_id`` where they share one lease. ``deliver_at``
-    is when the first of them can be claimed, where that is not at once. ``origin`` is the topic that produced records
-    were moved from, as dead letters or by a redrive: they were produced there, not here.
-    """
-
-    event: str
-    topic: str
-    ts: int
-    runs: list[int]
-    node: str | None = None
-    lease_id: str | None = None
-    deliveries: int | None = None
-    deadline: int | None = None
-    reason: str | None = None
-    dest: str | None = None
-    deliver_at: int | None = None
-    origin: str | None = None
+__all__ = ["expired", "translate"]
 
 
 def translate(state: State, event: Event) -> Lifecycle | None:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tenure.core.lifecycle import Lifecycle
+from tenure.contract.replies import Lifecycle
 from tenure.log.disk import Disk
 from tenure.log.interface import Position
 from tenure.log.segment import HEAD_BYTES, list_heads

@@ -183,7 +183,7 @@ class AppTester:
         name = queue.queue if isinstance(queue, Handler) else queue
         if isinstance(self.app.handlers.get(name), TimerTask):
             return [_dead_timer(info) async for info in self._peek(name, "dead")]
-        topic = (await self.client.topic(name)).config["dead_letter"]
+        topic = (await self.client.topic(name)).config.dead_letter
         found: list[DeadLetter] = []
         from_seq = 0
         while topic is not None:

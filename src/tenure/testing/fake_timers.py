@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tenure.contract.fields import Repeat
+from tenure.contract.repeat import Repeat
 from tenure.testing.clock import ManualClock
 from tenure.timers.outage import Outage, log_report
 from tenure.timers.scripts import Answer

@@ -8,8 +8,8 @@ from typing import Final
 from redis.asyncio import Redis, RedisCluster
 from redis.exceptions import RedisError
 
-from tenure.contract.fields import Repeat
 from tenure.contract.names import describe_value
+from tenure.contract.repeat import Repeat
 from tenure.errors import Invalid
 from tenure.timers.cluster import ClusterWire
 from tenure.timers.outage import Outage

@@ -18,7 +18,7 @@ import msgspec
 from redis.exceptions import NoScriptError, RedisError
 
 from tenure.backoff import backoff_ms
-from tenure.contract.fields import Repeat
+from tenure.contract.repeat import Repeat
 from tenure.errors import Indeterminate, Overloaded, TenureError
 from tenure.retries import Retries
 from tenure.timers.outage import Outage

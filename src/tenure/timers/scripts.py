@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from tenure.contract.fields import Repeat
+from tenure.contract.repeat import Repeat
 from tenure.timers.wire import Command
 
 __all__ = ["SCRIPTS", "Answer", "Keys", "Script", "Scripts"]

@@ -9,8 +9,8 @@ from typing import Any
 
 from redis.asyncio import Redis, RedisCluster
 
-from tenure.contract.fields import Repeat
 from tenure.contract.names import check_node, check_topic_name
+from tenure.contract.repeat import Repeat
 from tenure.contract.values import check_within
 from tenure.errors import Conflict, Indeterminate, Invalid, Overloaded
 from tenure.timers import replies

@@ -53,10 +53,10 @@ def test_the_node_of_the_call_is_for_records_without_their_own(rules: Rules) -> 
 def test_an_append_creates_its_topic_with_the_config_it_gives(rules: Rules) -> None:
     reply = rules.produce("q", [b"1"], config={"type": "queue", "lease_ms": 777})
     assert reply.created
-    assert rules.topic("q").config["lease_ms"] == 777
+    assert rules.topic("q").config.lease_ms == 777
     reply = rules.produce("q", [b"2"], config={"type": "log", "lease_ms": 999})
     assert not reply.created
-    assert rules.topic("q").config["lease_ms"] == 777, "the config counts only for the write that creates"
+    assert rules.topic("q").config.lease_ms == 777, "the config counts only for the write that creates"
 
 
 def test_an_append_that_must_not_create_finds_nothing(rules: Rules) -> None:
@@ -318,10 +318,11 @@ def test_no_window_is_longer_than_the_limit_and_the_answer_says_so(clock: Manual
     rules = Rules(clock, settings)
     forever = {"idempotency_window_ms": 2**64 - 1, "retry_backoff": {"max_ms": 2**64 - 1}}
     info, _ = rules.put_topic("t", forever)
-    assert info.config["idempotency_window_ms"] == 1_000
-    assert info.config["retry_backoff"]["max_ms"] == 500
+    assert info.config.idempotency_window_ms == 1_000
+    assert info.config.retry_backoff is not None
+    assert info.config.retry_backoff.max_ms == 500
     rules.produce("u", [b"1"], idempotency_key="k", config=forever)
-    assert rules.topic("u").config["idempotency_window_ms"] == 1_000
+    assert rules.topic("u").config.idempotency_window_ms == 1_000
     clock.advance(1_001)
     assert not (rules.produce("u", [b"2"], idempotency_key="k")).deduped
 

@@ -9,6 +9,7 @@ import pytest
 
 from tenure import Invalid, NotFound, Overloaded, Record, Settings
 from tenure.contract.records import Stored
+from tenure.contract.replies import JobRow
 from tenure.testing.clock import ManualClock
 from tests.kit.brokers import datas, seqs
 from tests.kit.rules import Rules, fail_by_expiry, make_queue, numbers, read, snapshot
@@ -24,7 +25,7 @@ def kill_job(rules: Rules, seq: int, *, reason: str | None = None, topic: str = 
     """Claim what is there and declare one job dead."""
     rules.claim(topic, node="k", max_count=1000)
     assert (rules.nack(topic, node="k", seqs=[seq], dead=True, reason=reason)).count == 1
-    rules.nack(topic, node="k", seqs=[job["seq"] for job in rules.jobs(topic, state="in_flight").items] or [0])
+    rules.nack(topic, node="k", seqs=[job.seq for job in rules.jobs(topic, state="in_flight").items] or [0])
 
 
 @pytest.mark.parametrize("how", ["nack", "expiry", "both"])
@@ -109,7 +110,7 @@ def test_a_job_shows_its_last_reason_also_after_a_delivery_that_ran_out(rules: R
     rules.claim("q", node="w")
     rules.nack("q", node="w", seqs=[1], reason="boom")
     fail_by_expiry(rules, clock)
-    assert rules.job("q", 1)[1]["reason"] == "boom"
+    assert rules.job("q", 1).reason == "boom"
 
 
 def test_block_parks_the_job_where_it_is(rules: Rules, clock: ManualClock) -> None:
@@ -141,7 +142,7 @@ def test_a_full_dead_letter_topic_parks_the_job(rules: Rules, clock: ManualClock
     assert (rules.claim("q", node="w")).seqs == []
     assert (rules.topic("dead").count, numbers(rules)["parked"], rules.topic("q").count) == (1, 1, 1)
     (parked,) = rules.jobs("q", state="parked").items
-    assert parked["reason"].startswith("max_deliveries; ")
+    assert str(parked.reason).startswith("max_deliveries; ")
 
 
 # On demand
@@ -160,7 +161,7 @@ def test_a_nack_can_declare_a_job_dead_at_once(rules: Rules) -> None:
 def test_a_job_declared_dead_is_parked_where_the_strategy_says_so(rules: Rules) -> None:
     make_queue(rules, jobs=1, dlq_strategy="block")
     kill_job(rules, 1, reason="poison")
-    assert rules.jobs("q", state="parked").items == [{"seq": 1, "state": "parked", "deliveries": 1, "reason": "poison"}]
+    assert rules.jobs("q", state="parked").items == [JobRow(1, "parked", 1, reason="poison")]
 
 
 def test_metas_of_any_shape_survive_the_stamping(rules: Rules) -> None:
@@ -248,7 +249,7 @@ def park_and_copy(rules: Rules, *seqs: int, jobs: int = 3, **config: Any) -> Non
     rules.claim("q", node="k", max_count=jobs)
     for seq in seqs:
         rules.nack("q", node="k", seqs=[seq], dead=True)
-    rest = [job["seq"] for job in rules.jobs("q", state="in_flight").items]
+    rest = [job.seq for job in rules.jobs("q", state="in_flight").items]
     rules.nack("q", node="k", seqs=rest or [0])
 
 
@@ -415,7 +416,7 @@ def test_an_absent_dead_letter_topic_is_created_as_a_log_of_the_queue_s_class(
     fail_by_expiry(rules, clock)
     rules.claim("q", node="w")
     info = rules.topic("dead")
-    assert (info.type, info.config["durability"], info.head_seq) == ("log", durability, 1)
+    assert (info.type, info.config.durability, info.head_seq) == ("log", durability, 1)
 
 
 def test_a_redrive_without_a_limit_moves_a_thousand(clock: ManualClock) -> None:

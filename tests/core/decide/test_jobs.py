@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tenure import Invalid, NotFound, Record, Settings
-from tenure.contract.replies import LeaseRow
+from tenure.contract.replies import Delivery, JobRow, LeaseRow
 from tenure.testing.clock import ManualClock
 from tests.kit.rules import Rules, make_queue, snapshot
 
 
 def listed(rules: Rules, state: str) -> list[int]:
-    return [job["seq"] for job in rules.jobs("q", state=state).items]
+    return [job.seq for job in rules.jobs("q", state=state).items]
 
 
 def test_every_job_is_listed_in_its_state_and_in_no_other(rules: Rules, clock: ManualClock) -> None:
@@ -41,26 +39,26 @@ def test_a_job_is_listed_with_what_is_known_of_it(rules: Rules, clock: ManualClo
     rules.nack("q", node="w", seqs=[2], delay_ms=700, reason="busy")
     rules.nack("q", node="w", seqs=[3], dead=True, reason="poison")
 
-    def only(state: str) -> list[dict[str, Any]]:
+    def only(state: str) -> list[JobRow]:
         return rules.jobs("q", state=state).items
 
-    assert only("ready") == [{"seq": 4, "state": "ready", "deliveries": 0}]
+    assert only("ready") == [JobRow(4, "ready", 0)]
     assert only("in_flight") == [
-        {
-            "seq": 1,
-            "state": "in_flight",
-            "deliveries": 1,
-            "node": "w",
-            "lease_id": claim.lease_id,
-            "since": claim.deadline - 5000,
-            "deadline": claim.deadline,
-        }
+        JobRow(
+            1,
+            "in_flight",
+            1,
+            node="w",
+            lease_id=claim.lease_id,
+            since=claim.deadline - 5000,
+            deadline=claim.deadline,
+        )
     ]
     assert only("delayed") == [
-        {"seq": 2, "state": "delayed", "deliveries": 1, "deliver_at": clock.wall_ms() + 700, "reason": "busy"},
-        {"seq": 5, "state": "delayed", "deliveries": 0, "deliver_at": at},
+        JobRow(2, "delayed", 1, deliver_at=clock.wall_ms() + 700, reason="busy"),
+        JobRow(5, "delayed", 0, deliver_at=at),
     ]
-    assert only("parked") == [{"seq": 3, "state": "parked", "deliveries": 1, "reason": "poison"}]
+    assert only("parked") == [JobRow(3, "parked", 1, reason="poison")]
 
 
 @pytest.mark.parametrize("state", ["ready", "in_flight", "delayed", "parked"])
@@ -76,7 +74,7 @@ def test_pages_of_jobs_follow_each_other(rules: Rules, state: str) -> None:
     for expected in (3, 3, 1):
         page = rules.jobs("q", state=state, limit=3, cursor=cursor)
         assert len(page.items) == expected
-        found += [job["seq"] for job in page.items]
+        found += [job.seq for job in page.items]
         cursor = page.next_cursor
     assert (found, cursor) == ([1, 2, 3, 4, 5, 6, 7], None)
 
@@ -87,7 +85,7 @@ def test_a_page_that_is_just_full_is_the_last_one(rules: Rules, state: str) -> N
     if state == "in_flight":
         rules.claim("q", node="w", max_count=3)
     page = rules.jobs("q", state=state, limit=3)
-    assert ([job["seq"] for job in page.items], page.next_cursor) == ([1, 2, 3], None)
+    assert ([job.seq for job in page.items], page.next_cursor) == ([1, 2, 3], None)
 
 
 def test_ready_jobs_on_both_sides_of_the_fresh_cursor_are_paged_in_order(rules: Rules) -> None:
@@ -98,7 +96,7 @@ def test_ready_jobs_on_both_sides_of_the_fresh_cursor_are_paged_in_order(rules: 
     found, cursor = list[int](), None
     while True:
         page = rules.jobs("q", limit=100, cursor=cursor)
-        found += [job["seq"] for job in page.items]
+        found += [job.seq for job in page.items]
         cursor = page.next_cursor
         if cursor is None:
             break
@@ -137,26 +135,14 @@ def test_a_job_comes_with_its_record_its_state_and_its_deliveries(rules: Rules, 
     second = rules.claim("q", node="b")
     clock.advance(10)
     rules.nack("q", node="b", seqs=[1], reason="no")
-    record, about = rules.job("q", 1)
-    assert (record.data, record.tag) == (b"1", "t")
-    assert (about["seq"], about["state"], about["deliveries"], about["reason"]) == (1, "ready", 2, "no")
-    assert about["history"] == [
-        {
-            "lease_id": first.lease_id,
-            "node": "a",
-            "from": begin,
-            "to": begin + 1000,
-            "end": "expired",
-            "reason": None,
-        },
-        {
-            "lease_id": second.lease_id,
-            "node": "b",
-            "from": begin + 5000,
-            "to": begin + 5010,
-            "end": "nack",
-            "reason": "no",
-        },
+    assert first.lease_id is not None
+    assert second.lease_id is not None
+    job = rules.job("q", 1)
+    assert (bytes(job.data), job.tag, job.meta) == (b"1", "t", None)
+    assert (job.topic, job.seq, job.state, job.deliveries, job.reason) == ("q", 1, "ready", 2, "no")
+    assert job.history == [
+        Delivery(first.lease_id, "a", begin, begin + 1000, "expired"),
+        Delivery(second.lease_id, "b", begin + 5000, begin + 5010, "nack", "no"),
     ]
 
 
@@ -165,8 +151,8 @@ def test_the_last_32_deliveries_of_a_job_are_kept(rules: Rules) -> None:
     for number in range(40):
         rules.claim("q", node="w")
         rules.nack("q", node="w", seqs=[1], reason=str(number))
-    history = rules.job("q", 1)[1]["history"]
-    assert [delivery["reason"] for delivery in history] == [str(number) for number in range(8, 40)]
+    history = rules.job("q", 1).history
+    assert [delivery.reason for delivery in history] == [str(number) for number in range(8, 40)]
 
 
 @pytest.mark.parametrize("seq", [0, 1, 4, 2**64, pytest.param(10**5000, id="huge")])
@@ -211,10 +197,10 @@ def test_a_lease_whose_jobs_were_extended_apart_is_shown_with_their_earliest_dea
     rules.extend("q", node="a", seqs=[3], lease_ms=5000)
     for held, deadline in (([1, 2, 3, 4], begin + 1000), ([1, 3], begin + 5000)):
         (listed,) = rules.leases("q").items
-        (drawn,) = rules.strip("q")["leases"]
+        (drawn,) = rules.strip("q").leases
         again = rules.claim("q", node="a", claim_id="c")
         assert (listed.deadline, listed.seqs) == (deadline, held)
-        assert (drawn["deadline"], drawn["seqs"], drawn["held"]) == (deadline, held, len(held))
+        assert (drawn.deadline, drawn.seqs, drawn.held) == (deadline, held, len(held))
         assert (again.lease, again.deadline, again.seqs) == (claim.lease, deadline, held)
         rules.ack("q", node="a", seqs=[2, 4])
 

@@ -196,7 +196,7 @@ def test_replacing_a_router_can_break_the_cycle_it_would_be_part_of(rules: Rules
 def test_an_absent_destination_is_created_as_a_plain_log(rules: Rules) -> None:
     rules.put_router("r", source="a", dest="b")
     rules.produce("a", [b"1"], config={"type": "queue", "durability": "memory"})
-    assert (rules.topic("b").type, rules.topic("b").config["durability"]) == ("log", "disk")
+    assert (rules.topic("b").type, rules.topic("b").config.durability) == ("log", "disk")
 
 
 def test_a_router_that_must_not_create_needs_its_destination(rules: Rules) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tenure import Invalid, LeaseLost
+from tenure.contract.replies import Delivery
 from tenure.testing.clock import ManualClock
 from tests.kit.brokers import seqs
 from tests.kit.rules import Rules, make_queue, numbers, read, snapshot
@@ -86,7 +87,7 @@ def test_a_lease_id_alone_means_all_that_is_still_held_under_it(rules: Rules, ho
     rules.claim("q", node="w", max_count=3)
     rules.ack("q", node="w", seqs=[2])
     assert settle(rules, how, node="w", lease_id=first.lease_id) == (2, [])
-    held = [job["seq"] for job in rules.jobs("q", state="in_flight").items]
+    held = [job.seq for job in rules.jobs("q", state="in_flight").items]
     assert held == ([1, 3, 4, 5, 6] if how == "extend" else [4, 5, 6])
 
 
@@ -203,18 +204,10 @@ def test_the_reason_of_a_nack_is_kept_with_the_delivery(rules: Rules, clock: Man
     claim = rules.claim("q", node="w")
     clock.advance(40)
     rules.nack("q", node="w", seqs=[1], reason="no such file: é")
-    _, about = rules.job("q", 1)
-    assert about["reason"] == "no such file: é"
-    assert about["history"] == [
-        {
-            "lease_id": claim.lease_id,
-            "node": "w",
-            "from": start_ms,
-            "to": start_ms + 40,
-            "end": "nack",
-            "reason": "no such file: é",
-        }
-    ]
+    job = rules.job("q", 1)
+    assert claim.lease_id is not None
+    assert job.reason == "no such file: é"
+    assert job.history == [Delivery(claim.lease_id, "w", start_ms, start_ms + 40, "nack", "no such file: é")]
 
 
 def test_a_reason_may_be_empty_and_has_a_limit_in_bytes(rules: Rules) -> None:
@@ -289,7 +282,7 @@ def test_an_extend_counts_no_delivery_and_keeps_the_lease_id(rules: Rules) -> No
     claim = rules.claim("q", node="w", max_count=2)
     for part in ([1], [1, 2], [2]):
         rules.extend("q", node="w", seqs=part, lease_ms=5000)
-    assert [(job["lease_id"], job["deliveries"]) for job in rules.jobs("q", state="in_flight").items] == [
+    assert [(job.lease_id, job.deliveries) for job in rules.jobs("q", state="in_flight").items] == [
         (claim.lease_id, 1)
     ] * 2
 
@@ -300,9 +293,9 @@ def test_an_extend_of_some_jobs_leaves_the_others_where_they_were(rules: Rules, 
     rules.extend("q", node="w", seqs=[2, 4], lease_ms=3000)
     rules.extend("q", node="w", seqs=[4], lease_ms=5000)
     clock.advance(1001)
-    assert [job["seq"] for job in rules.jobs("q", state="in_flight").items] == [2, 4]
+    assert [job.seq for job in rules.jobs("q", state="in_flight").items] == [2, 4]
     clock.advance(2000)
-    assert [job["seq"] for job in rules.jobs("q", state="in_flight").items] == [4]
+    assert [job.seq for job in rules.jobs("q", state="in_flight").items] == [4]
     assert (rules.ack("q", node="w", lease_id=claim.lease_id)).count == 1, "still the one lease"
     assert (rules.claim("q", node="v", max_count=9)).seqs == [1, 2, 3, 5]
 

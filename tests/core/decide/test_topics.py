@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import to_builtins
 
 from tenure import Conflict, Invalid, NotFound, Overloaded, Record, Settings
-from tenure.contract.config import DEFAULTS, as_dict
+from tenure.contract.config import DEFAULTS
+from tenure.contract.replies.topics import config_info
 from tenure.testing.clock import ManualClock
 from tests.kit.brokers import seqs
 from tests.kit.rules import Rules, make_queue, numbers, read, snapshot
@@ -16,22 +18,23 @@ from tests.kit.rules import Rules, make_queue, numbers, read, snapshot
 def test_a_put_creates_and_a_second_put_replaces(rules: Rules) -> None:
     info, created = rules.put_topic("t", {"ttl_ms": 5000, "cap_records": 7})
     assert created
-    assert (info.topic, info.type, info.config["ttl_ms"], info.config["cap_records"]) == ("t", "log", 5000, 7)
+    assert (info.topic, info.type, info.config.ttl_ms, info.config.cap_records) == ("t", "log", 5000, 7)
     info, created = rules.put_topic("t", {"cap_records": 9})
     assert not created
-    assert (info.config["ttl_ms"], info.config["cap_records"]) == (0, 9), "what is left out returns to its default"
+    assert (info.config.ttl_ms, info.config.cap_records) == (0, 9), "what is left out returns to its default"
 
 
 def test_a_topic_without_config_has_every_default_and_every_field(rules: Rules) -> None:
     info, _ = rules.put_topic("t")
-    assert info.config == as_dict(DEFAULTS)
-    assert {"durable", "lease_ms", "max_ack_holes", "retry_backoff"} <= info.config.keys(), "on logs too"
+    assert info.config == config_info(DEFAULTS)
+    shown = to_builtins(info.config)
+    assert {"durable", "lease_ms", "max_ack_holes", "retry_backoff"} <= shown.keys(), "on logs too"
 
 
 def test_the_type_stays_when_it_is_left_out_and_never_changes(rules: Rules) -> None:
     rules.put_topic("q", {"type": "queue", "lease_ms": 500})
     info, _ = rules.put_topic("q", {})
-    assert (info.type, info.config["lease_ms"]) == ("queue", 30_000)
+    assert (info.type, info.config.lease_ms) == ("queue", 30_000)
     before = snapshot(rules)
     with pytest.raises(Conflict) as error:
         rules.put_topic("q", {"type": "log"})
@@ -218,9 +221,9 @@ def test_if_empty_spares_a_topic_with_records(rules: Rules) -> None:
 
 def test_durable_is_another_word_for_fsync_and_durability_wins(rules: Rules) -> None:
     info, _ = rules.put_topic("a", {"durable": True})
-    assert (info.config["durability"], info.config["durable"]) == ("fsync", True)
+    assert (info.config.durability, info.config.durable) == ("fsync", True)
     info, _ = rules.put_topic("b", {"durable": True, "durability": "memory"})
-    assert (info.config["durability"], info.config["durable"]) == ("memory", False)
+    assert (info.config.durability, info.config.durable) == ("memory", False)
 
 
 def test_a_limit_of_zero_acts_as_one_and_a_large_one_is_clamped(clock: ManualClock) -> None:

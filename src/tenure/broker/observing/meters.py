@@ -8,16 +8,17 @@ jobs is measured at a few of them, evenly spread and weighted, so that it costs 
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Any, Final
+from typing import Final
 
 from tenure.broker.observing.metrics import Histogram
+from tenure.contract.replies import Distribution, QueueMeters, WorstJob
 from tenure.core.events import Acked, Claimed, Released
 from tenure.core.state.frame_index import find
 from tenure.core.state.queue import Queue
 from tenure.core.state.ranges import count, each
 from tenure.core.state.topic import Topic
 
-__all__ = ["Meters", "QueueMeters"]
+__all__ = ["Meters", "QueueTotals"]
 
 QUEUES_MAX: Final = 10_000
 """How many queues have numbers of their own, about 1 KiB each; the one that got them first gives them up first."""
@@ -29,7 +30,7 @@ DELIVERY_BOUNDS: Final = (1, 2, 3, 4, 5, 7, 10, 15, 20, 50)
 _SAMPLES: Final = 8
 
 
-class QueueMeters:
+class QueueTotals:
     """The numbers of one queue. ``worst`` is the job with the most deliveries of late: (seq, deliveries)."""
 
     __slots__ = ("acked", "claimed", "deliveries", "in_queue_ms", "processing_ms", "released", "since", "worst")
@@ -47,7 +48,7 @@ class Meters:
     """The numbers of all queues, by topic id."""
 
     def __init__(self) -> None:
-        self._queues: dict[int, QueueMeters] = {}
+        self._queues: dict[int, QueueTotals] = {}
 
     def claimed(self, topic: Topic, event: Claimed) -> int:
         """Measure how long jobs waited for their first delivery, from the append on, and which came back most often.
@@ -94,33 +95,34 @@ class Meters:
         """Drop the numbers of a queue that is gone."""
         self._queues.pop(topic_id, None)
 
-    def _begin(self, event: Claimed | Acked | Released) -> QueueMeters:
+    def _begin(self, event: Claimed | Acked | Released) -> QueueTotals:
         """Start the numbers of the queue of this event, its first."""
         if len(self._queues) >= QUEUES_MAX:
             del self._queues[next(iter(self._queues))]
-        meters = self._queues[event.topic] = QueueMeters(event.at_ms)
+        meters = self._queues[event.topic] = QueueTotals(event.at_ms)
         return meters
 
-    def report(self, topic: Topic, queue: Queue, *, wall_offset_ms: int) -> dict[str, Any]:
+    def report(self, topic: Topic, queue: Queue, *, wall_offset_ms: int) -> QueueMeters:
         """Return the numbers of one queue; totals count jobs since ``since``, which is None before the first event."""
-        meters = self._queues.get(topic.id)
-        since = None if meters is None else meters.since + wall_offset_ms
-        meters = meters or QueueMeters(0)
-        if topic.is_dead(meters.worst[0]):
-            meters.worst = (0, 0)
-        seq, deliveries = meters.worst
-        return {
-            "since": since,
-            "claimed": meters.claimed,
-            "acked": meters.acked,
-            "released": meters.released,
-            "expired": queue.expired,
-            "failed_before": len(queue.deliveries_ended),
-            "worst": {"seq": seq, "deliveries": deliveries} if seq else None,
-            "in_queue_ms": _report_histogram(meters.in_queue_ms),
-            "processing_ms": _report_histogram(meters.processing_ms),
-            "deliveries": _report_histogram(meters.deliveries),
-        }
+        totals = self._queues.get(topic.id)
+        since = None if totals is None else totals.since + wall_offset_ms
+        totals = totals or QueueTotals(0)
+        if topic.is_dead(totals.worst[0]):
+            totals.worst = (0, 0)
+        seq, deliveries = totals.worst
+        return QueueMeters(
+            topic=topic.name,
+            since=since,
+            claimed=totals.claimed,
+            acked=totals.acked,
+            released=totals.released,
+            expired=queue.expired,
+            failed_before=len(queue.deliveries_ended),
+            worst=WorstJob(seq, deliveries) if seq else None,
+            in_queue_ms=_distribution(totals.in_queue_ms),
+            processing_ms=_distribution(totals.processing_ms),
+            deliveries=_distribution(totals.deliveries),
+        )
 
 
 def _sample(runs: list[int]) -> tuple[int, list[tuple[int, int]]]:
@@ -140,12 +142,13 @@ def _sample(runs: list[int]) -> tuple[int, list[tuple[int, int]]]:
     return total, samples
 
 
-def _report_histogram(histogram: Histogram) -> dict[str, Any]:
-    """Return a histogram with its quantiles; ``counts`` has one more than ``bounds``, for values above them."""
-    return {
-        "bounds": list(histogram.bounds),
-        "counts": list(histogram.counts),
-        "count": histogram.count,
-        "sum": histogram.total,
-        **{f"p{round(share * 100)}": histogram.quantile(share) for share in (0.5, 0.9, 0.99)},
-    }
+def _distribution(histogram: Histogram) -> Distribution:
+    return Distribution(
+        bounds=list(histogram.bounds),
+        counts=list(histogram.counts),
+        count=histogram.count,
+        sum=histogram.total,
+        p50=histogram.quantile(0.5),
+        p90=histogram.quantile(0.9),
+        p99=histogram.quantile(0.99),
+    )

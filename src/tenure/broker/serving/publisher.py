@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tenure.broker.serving.streams import Subscription
+from tenure.contract.replies import Lifecycle
 from tenure.core.events import Event
-from tenure.core.lifecycle import Lifecycle, expired, translate
+from tenure.core.lifecycle import expired, translate
 from tenure.core.state.lease import Ended
 from tenure.core.state.topic import Topic
 

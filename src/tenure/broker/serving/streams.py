@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from tenure.broker.answer import Answer
 from tenure.contract.commands import Claim
-from tenure.contract.replies import Grant
-from tenure.core.lifecycle import Lifecycle
+from tenure.contract.replies import Grant, Lifecycle
 from tenure.core.state.topic import Topic
 from tenure.errors import Overloaded, TenureError
 

@@ -10,25 +10,14 @@ import typer
 from rich.console import Console
 
 from tenure.cli.main import EMPTY, OK
-from tenure.cli.options import (
-    DEFAULT_TIMEOUT,
-    AsJson,
-    KeyFile,
-    NodeName,
-    QueueName,
-    Target,
-    Timeout,
-    Url,
-    default_node,
-    duration,
-)
+from tenure.cli.options import NodeName, QueueName, Target, default_node, duration, on_server
 from tenure.cli.remote import ask, plain
 from tenure.cli.screen import Payload, Shown, table
 from tenure.cli.words import count, short, when
 
 if TYPE_CHECKING:
     from tenure.client.client import Client
-    from tenure.client.replies import Claimed
+    from tenure.contract.replies import Claimed
 
 __all__ = ["claim"]
 
@@ -36,6 +25,7 @@ __all__ = ["claim"]
 _WAIT_MS_MAX: Final = 20_000
 
 
+@on_server
 def claim(
     queue: QueueName,
     max_count: Annotated[int, typer.Option("--max", min=1, max=1000, help="How many jobs at most.")] = 1,
@@ -47,10 +37,9 @@ def claim(
         int, typer.Option("--wait", parser=duration, metavar="DURATION", help="Wait that long for a job to come.")
     ] = "0",  # type: ignore[assignment]
     node: NodeName = None,
-    url: Url = None,
-    key_file: KeyFile = None,
-    timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
-    as_json: AsJson = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
     """Lease jobs of a queue. Exit code 4 where there is none. Ack, nack or extend them with the same --node."""
     holder = node or default_node()
@@ -60,7 +49,7 @@ def claim(
         payload = {"node": holder, **plain(found)}
         return payload, OK if found.jobs else EMPTY
 
-    raise typer.Exit(ask(Target(url, key_file, timeout), find, _show, as_json=as_json))
+    raise typer.Exit(ask(target, find, _show, as_json=as_json))
 
 
 def _claim(client: Client, queue: str, *, node: str, max_count: int, lease_ms: int | None, wait_ms: int) -> Claimed:

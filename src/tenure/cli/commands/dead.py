@@ -13,12 +13,12 @@ from rich.console import Console
 from tenure.cli.commands.dead_letters import PAGE, Place, place_of, selection_of
 from tenure.cli.commands.inspect import show_record
 from tenure.cli.main import EMPTY, OK
-from tenure.cli.options import DEFAULT_TIMEOUT, AsJson, KeyFile, Target, Timeout, Url
+from tenure.cli.options import Target, on_server
 from tenure.cli.progress import Progress
 from tenure.cli.remote import ask, plain, reword
 from tenure.cli.screen import Payload, Shown, table
 from tenure.cli.words import count, short, when
-from tenure.contract.selection import Selection
+from tenure.contract.dead_letters import Selection
 from tenure.errors import Invalid, TenureError
 
 if TYPE_CHECKING:
@@ -44,16 +44,16 @@ Parked = Annotated[
 
 
 @dead.command("list")
+@on_server
 def _list(
     queue: Name,
     match: Match = None,
     reason_like: ReasonLike = None,
     limit: Limit = 100,
     parked: Parked = None,
-    url: Url = None,
-    key_file: KeyFile = None,
-    timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
-    as_json: AsJson = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
     """List dead letters, or parked jobs: where each came from, how often it was tried, and why it died."""
     chosen = _selection(None, match, reason_like)
@@ -64,28 +64,29 @@ def _list(
         found = {"topic": place.topic, "parked": place.parked, "more": len(letters) > limit}
         return found | {"letters": plain(letters[:limit])}, OK
 
-    raise typer.Exit(ask(Target(url, key_file, timeout), find, _show_list, as_json=as_json))
+    raise typer.Exit(ask(target, find, _show_list, as_json=as_json))
 
 
 @dead.command("show")
+@on_server
 def _show(
     queue: Name,
     seq: Annotated[int, typer.Argument(metavar="SEQ", help="Its seq, as dead list gives it.", show_default=False)],
     parked: Parked = None,
-    url: Url = None,
-    key_file: KeyFile = None,
-    timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
-    as_json: AsJson = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
     """Show one dead letter whole: its data, its provenance, and for a parked job its deliveries."""
 
     def find(client: Client) -> Shown:
         return place_of(client, queue, parked=parked).one(seq), OK
 
-    raise typer.Exit(ask(Target(url, key_file, timeout), find, show_record, as_json=as_json))
+    raise typer.Exit(ask(target, find, show_record, as_json=as_json))
 
 
 @dead.command("redrive")
+@on_server
 def _redrive(
     queue: Name,
     seqs: Seqs = None,
@@ -97,10 +98,9 @@ def _redrive(
         bool, typer.Option("--keep-deliveries", help="Do not count their deliveries from zero again.")
     ] = False,
     parked: Parked = None,
-    url: Url = None,
-    key_file: KeyFile = None,
-    timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
-    as_json: AsJson = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
     """Put dead letters back to work, each in one step. Exit code 4 where there was none."""
     chosen = _selection(seqs, match, reason_like)
@@ -118,10 +118,11 @@ def _redrive(
         moved = _each_part(_seqs_of(place, chosen, limit), move, what="redrive")
         return {"verb": "redriven", "topic": place.topic, "count": moved}, OK if moved else EMPTY
 
-    raise typer.Exit(ask(Target(url, key_file, timeout), find, _show_count, as_json=as_json))
+    raise typer.Exit(ask(target, find, _show_count, as_json=as_json))
 
 
 @dead.command("drop")
+@on_server
 def _drop(
     queue: Name,
     seqs: Seqs = None,
@@ -130,10 +131,9 @@ def _drop(
     limit: Limit = _LETTERS_MAX,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     parked: Parked = None,
-    url: Url = None,
-    key_file: KeyFile = None,
-    timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
-    as_json: AsJson = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
     """Delete dead letters for good, after asking. Exit code 4 where there was none."""
     chosen = _selection(seqs, match, reason_like)
@@ -146,7 +146,7 @@ def _drop(
         dropped = _each_part(doomed, lambda part: client.delete_records(place.topic, seqs=part).deleted, what="drop")
         return {"verb": "dropped", "topic": place.topic, "count": dropped}, OK if dropped else EMPTY
 
-    raise typer.Exit(ask(Target(url, key_file, timeout), find, _show_count, as_json=as_json))
+    raise typer.Exit(ask(target, find, _show_count, as_json=as_json))
 
 
 def _selection(seqs: list[int] | None, match: str | None, reason_like: str | None) -> Selection:

@@ -13,13 +13,13 @@ import msgspec
 
 from tenure.cli.remote import plain
 from tenure.contract import provenance
-from tenure.contract.selection import Selection
+from tenure.contract.dead_letters import Selection
 from tenure.core.tag_match import parse_match
 from tenure.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
     from tenure.client.client import Client
-    from tenure.client.replies import ReadRecord
+    from tenure.contract.replies import ReadRecord
 
 __all__ = ["PAGE", "Letter", "Place", "place_of", "selection_of"]
 
@@ -127,8 +127,8 @@ def place_of(client: Client, name: str, *, parked: bool | None) -> Place:
         if parked:
             raise Invalid(f"{name!r} is a log: only queues park jobs")
         return Place(client, name, parked=False, only_from=None)
-    dead_letter = info.config.get("dead_letter")
-    blocks = info.config.get("dlq_strategy") == "block"
+    dead_letter = info.config.dead_letter
+    blocks = info.config.dlq_strategy == "block"
     if parked or (parked is None and (blocks or (dead_letter is None and info.queue.parked > 0))):
         return Place(client, name, parked=True, only_from=None)
     return Place(client, dead_letter or name, parked=False, only_from=name if dead_letter else None)

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tenure.cli import screen
 from tenure.cli.main import OK
-from tenure.cli.options import DEFAULT_TIMEOUT, AsJson, KeyFile, Target, Timeout, Url
+from tenure.cli.options import Target, on_server
 from tenure.cli.remote import ask, plain
 from tenure.cli.screen import Payload, Shown, table
 from tenure.cli.words import age, clean, count, format_seqs, short, size, when
@@ -24,6 +24,7 @@ __all__ = ["inspect", "show_record"]
 _STATES: Final = ("ready", "in_flight", "delayed", "parked")
 
 
+@on_server
 def inspect(
     topic: Annotated[
         str | None, typer.Argument(metavar="QUEUE", help="A queue, or any topic.", show_default=False)
@@ -35,10 +36,9 @@ def inspect(
     data: Annotated[
         Path | None, typer.Option("--data", help="Read this data directory instead; no server is needed.")
     ] = None,
-    url: Url = None,
-    key_file: KeyFile = None,
-    timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
-    as_json: AsJson = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
     """Show a queue: config, counters, live leases, jobs by state. With SEQ one job, its record and its deliveries.
 
@@ -54,7 +54,6 @@ def inspect(
         raise typer.BadParameter("name a queue, or a data directory with --data")
     if "/" in topic or topic.startswith("."):
         raise typer.BadParameter(f"{topic!r} is no topic; a data directory is read by --data {topic}")
-    target = Target(url, key_file, timeout)
     if seq is not None:
         raise typer.Exit(ask(target, lambda client: _one(client, topic, seq), show_record, as_json=as_json))
     raise typer.Exit(ask(target, lambda client: _whole(client, topic, limit), _show, as_json=as_json))

@@ -21,16 +21,7 @@ from tenure.cli.commands.put_input import (
     open_lines,
 )
 from tenure.cli.main import OK
-from tenure.cli.options import (
-    DEFAULT_TIMEOUT,
-    AsJson,
-    KeyFile,
-    QueueName,
-    Target,
-    Timeout,
-    Url,
-    duration,
-)
+from tenure.cli.options import QueueName, Target, duration, on_server
 from tenure.cli.progress import Progress
 from tenure.cli.remote import ask, reword
 from tenure.cli.screen import Payload, Shown, note
@@ -44,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["put"]
 
 
+@on_server
 def put(
     queue: QueueName,
     data: Annotated[
@@ -66,10 +58,9 @@ def put(
     ] = None,
     create: Annotated[bool, typer.Option("--create/--no-create", help="Make the queue if it is not there.")] = True,
     kind: Annotated[str, typer.Option("--type", help="What to make then: queue or log.")] = "queue",
-    url: Url = None,
-    key_file: KeyFile = None,
-    timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
-    as_json: AsJson = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
     """Put records into a queue, in batches of 1000. Each batch is put once, however often it had to be sent."""
     if kind not in ("queue", "log"):
@@ -83,7 +74,6 @@ def put(
         raise typer.BadParameter("--unique is for one record")
     if idempotency_key is not None and (file is not None or words == ["-"] or len(words) > BATCH_RECORDS):
         raise typer.BadParameter(f"--idempotency-key is for up to {BATCH_RECORDS} values of DATA: one request, one key")
-    target = Target(url, key_file, timeout)
     options = {"tag": tag, "meta": _meta(meta), "delay_ms": delay or 0, "unique_key": unique}
     config = _config(queue, kind) if create else None
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tenure.cli.commands.queue_options import FIELDS, with_config
 from tenure.cli.main import OK, PROBLEM
-from tenure.cli.options import DEFAULT_TIMEOUT, AsJson, KeyFile, QueueName, Target, Timeout, Url
+from tenure.cli.options import QueueName, Target, on_server
 from tenure.cli.remote import ask, plain
 from tenure.cli.screen import Payload, Shown, table
 from tenure.cli.words import age, count, size, when
@@ -18,7 +18,7 @@ from tenure.errors import Conflict, Invalid, NotFound
 
 if TYPE_CHECKING:
     from tenure.client.client import Client
-    from tenure.client.replies import PutTopic, TopicInfo
+    from tenure.contract.replies import PutTopic, TopicInfo
 
 __all__ = ["queue"]
 
@@ -33,13 +33,13 @@ Unset = Annotated[
 
 @queue.command("create")
 @with_config
+@on_server
 def _create(
     name: QueueName,
     unset: Unset = None,
-    url: Url = None,
-    key_file: KeyFile = None,
-    timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
-    as_json: AsJson = False,
+    *,
+    target: Target,
+    as_json: bool,
     **config: Any,
 ) -> None:
     """Create a queue: synced, five deliveries, then QUEUE.dead, where no option says otherwise."""
@@ -48,18 +48,18 @@ def _create(
     def find(client: Client) -> Shown:
         return _create_queue(client, name, config, left_out), OK
 
-    raise typer.Exit(ask(Target(url, key_file, timeout), find, _show_config, as_json=as_json))
+    raise typer.Exit(ask(target, find, _show_config, as_json=as_json))
 
 
 @queue.command("set")
 @with_config
+@on_server
 def _set(
     name: QueueName,
     unset: Unset = None,
-    url: Url = None,
-    key_file: KeyFile = None,
-    timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
-    as_json: AsJson = False,
+    *,
+    target: Target,
+    as_json: bool,
     **config: Any,
 ) -> None:
     """Change what the options name, and nothing else."""
@@ -70,33 +70,33 @@ def _set(
     def find(client: Client) -> Shown:
         return _payload(client.patch_topic(name, **changes), verb="changed"), OK
 
-    raise typer.Exit(ask(Target(url, key_file, timeout), find, _show_config, as_json=as_json))
+    raise typer.Exit(ask(target, find, _show_config, as_json=as_json))
 
 
 @queue.command("show")
+@on_server
 def _show(
     name: QueueName,
-    url: Url = None,
-    key_file: KeyFile = None,
-    timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
-    as_json: AsJson = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
     """Show how many jobs stand where, how many lie dead, and the config."""
 
     def find(client: Client) -> Shown:
         return plain(client.topic(name)), OK
 
-    raise typer.Exit(ask(Target(url, key_file, timeout), find, _show_state, as_json=as_json))
+    raise typer.Exit(ask(target, find, _show_state, as_json=as_json))
 
 
 @queue.command("purge")
+@on_server
 def _purge(
     name: QueueName,
     yes: Yes = False,
-    url: Url = None,
-    key_file: KeyFile = None,
-    timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
-    as_json: AsJson = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
     """Delete every job that is there now, also those in flight, after asking. The queue and its config stay."""
 
@@ -107,18 +107,18 @@ def _purge(
         purged = client.delete_records(name, before_seq=info.next_seq).deleted if info.count else 0
         return {"verb": "purged", "topic": name, "count": purged}, OK
 
-    raise typer.Exit(ask(Target(url, key_file, timeout), find, _show_count, as_json=as_json))
+    raise typer.Exit(ask(target, find, _show_count, as_json=as_json))
 
 
 @queue.command("delete")
+@on_server
 def _delete(
     name: QueueName,
     if_empty: Annotated[bool, typer.Option("--if-empty", help="Only where it holds nothing.")] = False,
     yes: Yes = False,
-    url: Url = None,
-    key_file: KeyFile = None,
-    timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
-    as_json: AsJson = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
     """Delete a queue with its jobs, its config and the routers at either end, after asking."""
 
@@ -129,7 +129,7 @@ def _delete(
         found = {"verb": "deleted", "topic": name, "count": info.count, "routers_removed": deleted.routers_removed}
         return found | {"deleted": deleted.deleted}, OK if deleted.deleted else PROBLEM
 
-    raise typer.Exit(ask(Target(url, key_file, timeout), find, _show_deleted, as_json=as_json))
+    raise typer.Exit(ask(target, find, _show_deleted, as_json=as_json))
 
 
 def _create_queue(client: Client, name: str, config: dict[str, Any], left_out: list[str]) -> Payload:

@@ -1,7 +1,7 @@
 """The config of a topic as options of a command, one for each field, from one table.
 
-A command declares ``**config`` and is decorated with `with_config`; it gets the fields given on the command line, under
-their names on the wire.
+A command that takes them declares ``**config`` and is wrapped by `with_config`, which passes it the fields that stand
+on the command line, under the names of the wire.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
-from tenure.cli.options import duration
+from tenure.cli.options import duration, set_options
 from tenure.contract.config import PRIORITY_MAX
 
 __all__ = ["FIELDS", "with_config"]
@@ -86,9 +86,9 @@ def _parameter(field: _Field) -> str:
 
 
 def with_config(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command with the options of `FIELDS`; its ``config`` gets those that were given."""
-    signature = inspect.signature(command, eval_str=True)
-    own = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
+    """Give a command the options of `FIELDS`, and its ``config`` those that were used."""
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    named = [parameter for parameter in own if parameter.kind is not parameter.VAR_KEYWORD]
 
     @wraps(command)
     def run(**given: Any) -> None:
@@ -101,17 +101,6 @@ def with_config(command: Callable[..., None]) -> Callable[..., None]:
                 config[field.field] = value
         command(**given, **config)
 
-    options = [
-        inspect.Parameter(
-            _parameter(field),
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[field.kind | None, field.option],
-        )
-        for field in FIELDS
-    ]
-    plain = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
-    run.__signature__ = signature.replace(parameters=[*plain, *options])  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*plain, *options]}
-    del run.__wrapped__
-    return run
+    return set_options(
+        run, named, [(_parameter(field), Annotated[field.kind | None, field.option], None) for field in FIELDS]
+    )

@@ -9,18 +9,7 @@ import typer
 from rich.console import Console
 
 from tenure.cli.main import LOST, OK, UNKNOWN
-from tenure.cli.options import (
-    DEFAULT_TIMEOUT,
-    AsJson,
-    KeyFile,
-    NodeName,
-    QueueName,
-    Target,
-    Timeout,
-    Url,
-    default_node,
-    duration,
-)
+from tenure.cli.options import NodeName, QueueName, Target, default_node, duration, on_server
 from tenure.cli.remote import ask, plain
 from tenure.cli.screen import Payload, Shown
 from tenure.cli.words import count, format_seqs, when
@@ -38,22 +27,23 @@ LeaseId = Annotated[
 Strict = Annotated[bool, typer.Option("--strict", help="All or nothing: change nothing if one job is not ours.")]
 
 
+@on_server
 def ack(
     queue: QueueName,
     seqs: Seqs = None,
     lease_id: LeaseId = None,
     node: NodeName = None,
     strict: Strict = False,
-    url: Url = None,
-    key_file: KeyFile = None,
-    timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
-    as_json: AsJson = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
     """Complete jobs, which deletes them. Exit code 7 if one was not held any more."""
     which = _which(seqs, lease_id, node, strict)
-    _settle(Target(url, key_file, timeout), lambda client: client.ack(queue, **which), verb="acked", as_json=as_json)
+    _settle(target, lambda client: client.ack(queue, **which), verb="acked", as_json=as_json)
 
 
+@on_server
 def nack(
     queue: QueueName,
     seqs: Seqs = None,
@@ -66,17 +56,17 @@ def nack(
     dead: Annotated[bool, typer.Option("--dead", help="Do not try again: dead-letter the jobs now.")] = False,
     node: NodeName = None,
     strict: Strict = False,
-    url: Url = None,
-    key_file: KeyFile = None,
-    timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
-    as_json: AsJson = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
     """Give jobs back, now or later. Exit code 7 if one was not held any more."""
     how: dict[str, Any] = {"delay_ms": delay, "reason": reason, "dead": dead}
     how |= _which(seqs, lease_id, node, strict)
-    _settle(Target(url, key_file, timeout), lambda client: client.nack(queue, **how), verb="nacked", as_json=as_json)
+    _settle(target, lambda client: client.nack(queue, **how), verb="nacked", as_json=as_json)
 
 
+@on_server
 def extend(
     queue: QueueName,
     seqs: Seqs = None,
@@ -87,18 +77,15 @@ def extend(
     ] = None,
     node: NodeName = None,
     strict: Strict = False,
-    url: Url = None,
-    key_file: KeyFile = None,
-    timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
-    as_json: AsJson = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
     """Hold jobs for longer. Exit code 7 if one was not held any more."""
     how: dict[str, Any] = {"lease_ms": lease} | _which(seqs, lease_id, node, strict)
     if seqs and lease is None:
         raise typer.BadParameter("say with --lease how long to hold them from now")
-    _settle(
-        Target(url, key_file, timeout), lambda client: client.extend(queue, **how), verb="extended", as_json=as_json
-    )
+    _settle(target, lambda client: client.extend(queue, **how), verb="extended", as_json=as_json)
 
 
 def _which(seqs: list[int] | None, lease_id: str | None, node: str | None, strict: bool) -> dict[str, Any]:

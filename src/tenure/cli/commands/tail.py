@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tenure.cli.main import OK
-from tenure.cli.options import DEFAULT_TIMEOUT, AsJson, KeyFile, Target, Timeout, Url
+from tenure.cli.options import Target, on_server
 from tenure.cli.remote import open_client, plain, report_refusal
 from tenure.cli.screen import line, note
 from tenure.cli.words import clean, format_runs, when
@@ -16,7 +16,7 @@ from tenure.errors import Closed, Indeterminate, Overloaded, TenureError
 
 if TYPE_CHECKING:
     from tenure.client.client import Client
-    from tenure.client.replies import Diff, Lifecycle, ReadRecord, Tombstone
+    from tenure.contract.replies import Diff, Lifecycle, ReadRecord, Tombstone
 
 __all__ = ["tail"]
 
@@ -25,6 +25,7 @@ _PAGE: Final = 256
 _PAUSE_S: Final = 0.5
 
 
+@on_server
 def tail(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A queue, or any topic.", show_default=False)],
     from_seq: Annotated[
@@ -35,15 +36,13 @@ def tail(
         bool, typer.Option("--events", help="What happens to the jobs from now on, in place of records.")
     ] = False,
     follow: Annotated[bool, typer.Option("--follow/--no-follow", "-f", help="Go on until interrupted.")] = True,
-    url: Url = None,
-    key_file: KeyFile = None,
-    timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
-    as_json: AsJson = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
     """Print records as they come, one a line; with --json each is a JSON line. No gap and no repeat over a restart."""
     if events and (not follow or from_seq is not None):
         raise typer.BadParameter("--events are told as they happen: there is no --from and no --no-follow")
-    target = Target(url, key_file, timeout)
     try:
         with open_client(target) as client:
             if events:
@@ -120,7 +119,7 @@ class _Reader:
 
 def _events(client: Client, topic: str, *, as_json: bool) -> None:
     """Print events until interrupted. The stream itself waits for a server, so a first call checks that one answers."""
-    from tenure.client.replies import Gap
+    from tenure.contract.replies import Gap
 
     client.topic(topic, touch=False)
     with client.events(topic) as events:

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from tenure.cli.commands.top_samples import SORTS, Row, Sample, Sampler
 from tenure.cli.main import OK
-from tenure.cli.options import DEFAULT_TIMEOUT, AsJson, KeyFile, Target, Timeout, Url, duration
+from tenure.cli.options import Target, duration, on_server
 from tenure.cli.remote import open_client, plain, report_refusal
 from tenure.cli.screen import console_for, document, escape, table
 from tenure.cli.words import age, clean
@@ -39,6 +39,7 @@ _ROOM: Final = 6
 _INTERVAL_MS_MIN: Final = 100
 
 
+@on_server
 def top(
     prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="Queues that begin so.", show_default=False)] = "",
     interval: Annotated[
@@ -46,10 +47,9 @@ def top(
     ] = "1s",  # type: ignore[assignment]
     sort: Annotated[str, typer.Option("--sort", help=f"By {', '.join(SORTS)}.")] = "ready",
     once: Annotated[bool, typer.Option("--once", help="Look twice, print the second sample, and leave.")] = False,
-    url: Url = None,
-    key_file: KeyFile = None,
-    timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
-    as_json: AsJson = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
     """Watch queues: depths, ages, rates. q or Ctrl-C leaves, s sorts anew. --json prints one sample, like --once.
 
@@ -59,7 +59,6 @@ def top(
         raise typer.BadParameter(f"--sort is one of {', '.join(SORTS)}")
     if interval < _INTERVAL_MS_MIN:
         raise typer.BadParameter(f"--interval is {_INTERVAL_MS_MIN}ms or more")
-    target = Target(url, key_file, timeout)
     try:
         with open_client(target) as client:
             view = _View(

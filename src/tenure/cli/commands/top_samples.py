@@ -18,7 +18,7 @@ from tenure.cli.commands.topics import each_topic
 
 if TYPE_CHECKING:
     from tenure.client.client import Client
-    from tenure.client.replies import TopicInfo
+    from tenure.contract.replies import TopicInfo
 
 __all__ = ["SORTS", "Row", "Sample", "Sampler"]
 

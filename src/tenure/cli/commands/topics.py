@@ -9,31 +9,31 @@ import typer
 from rich.console import Console
 
 from tenure.cli.main import OK
-from tenure.cli.options import DEFAULT_TIMEOUT, AsJson, KeyFile, Target, Timeout, Url
+from tenure.cli.options import Target, on_server
 from tenure.cli.remote import ask, plain
 from tenure.cli.screen import Payload, Shown, table
 from tenure.cli.words import age, size
 
 if TYPE_CHECKING:
     from tenure.client.client import Client
-    from tenure.client.replies import TopicInfo
+    from tenure.contract.replies import TopicInfo
 
 __all__ = ["each_topic", "topics"]
 
 
+@on_server
 def topics(
     prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="Only names that begin so.", show_default=False)] = "",
-    url: Url = None,
-    key_file: KeyFile = None,
-    timeout: Timeout = DEFAULT_TIMEOUT,  # type: ignore[assignment]
-    as_json: AsJson = False,
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
     """List topics: type, ready, in flight, delayed, dead now, age of the oldest, bytes."""
 
     def find(client: Client) -> Shown:
         return {"topics": [plain(info) for info in each_topic(client, prefix)]}, OK
 
-    raise typer.Exit(ask(Target(url, key_file, timeout), find, _show, as_json=as_json))
+    raise typer.Exit(ask(target, find, _show, as_json=as_json))
 
 
 def each_topic(client: Client, prefix: str) -> Iterator[TopicInfo]:

@@ -53,10 +53,10 @@ async def _expire(broker: Broker) -> _Rows:
 async def _nack(broker: Broker) -> _Rows:
     given_back = await broker.nack(_QUEUE, node="bob", seqs=[1], reason="451 mailbox busy")
     expect(given_back.count == 1, "bob gave the job back")
-    _, about = broker.job(_QUEUE, 1)
-    ends = [delivery["end"] for delivery in about["history"]]
-    expect(ends == ["expired", "nack"] and about["reason"] == "451 mailbox busy", "the job knows its history")
-    return [("bob: nack, with a reason", f"back in the queue; its history: {', '.join(ends)} ({about['reason']})")]
+    job = broker.job(_QUEUE, 1)
+    ends = [delivery.end for delivery in job.history]
+    expect(ends == ["expired", "nack"] and job.reason == "451 mailbox busy", "the job knows its history")
+    return [("bob: nack, with a reason", f"back in the queue; its history: {', '.join(ends)} ({job.reason})")]
 
 
 async def _bury(broker: Broker) -> _Rows:

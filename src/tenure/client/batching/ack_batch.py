@@ -1,22 +1,22 @@
-"""What one request settles: a lot of jobs, and what is done with all of them alike."""
+"""`AckBatch`: the jobs that one request acks, nacks or extends, and the callers that wait for them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, Protocol, assert_never
+from typing import Any, Protocol, assert_never
 
-import msgspec
-
-from tenure.client.batching.gather import own
-from tenure.client.replies import Extended, Settled
+from tenure.client.batching.batcher import own
+from tenure.contract.commands import Ack, Extend, Nack
+from tenure.contract.options import LeaseOptions
+from tenure.contract.replies import Extended, Settled
 from tenure.errors import Indeterminate, LeaseLost
 
-__all__ = ["ACK", "Ack", "AckBatch", "Extend", "Kind", "Nack", "Settling", "send_lot"]
+__all__ = ["AckBatch", "Kind", "Settling", "send_batch"]
 
 
 class Settling(Protocol):
-    """What the requests go through: an AsyncClient, or whoever else keeps jobs on leases."""
+    """What the requests go through: an AsyncClient, or the timers of a worker."""
 
     @property
     def ack(self) -> Callable[..., Coroutine[Any, Any, Settled]]: ...
@@ -28,35 +28,16 @@ class Settling(Protocol):
     def extend(self) -> Callable[..., Coroutine[Any, Any, Extended]]: ...
 
 
-class Ack(msgspec.Struct, frozen=True):
-    """Complete."""
-
-
-class Nack(msgspec.Struct, frozen=True):
-    """Give back."""
-
-    delay_ms: int | None
-    reason: str | None
-    dead: bool
-
-
-class Extend(msgspec.Struct, frozen=True):
-    """Keep."""
-
-    lease_ms: int
-
-
 Kind = Ack | Nack | Extend
-"""A call and its parameters: what is equal in this goes out together."""
-ACK: Final = Ack()
+"""A command without its jobs: the jobs of equal ones go out together. An empty ``node`` is the client's own."""
 
 
 class AckBatch(dict[int, "tuple[str, asyncio.Future[Any]]"]):
-    """The jobs of one request, by seq, each with its lease and who waits for its outcome; no seq is in it twice. It is
+    """The jobs of one request, by seq, each with its lease and the future of its caller; no seq is in it twice. It is
     empty once every caller has an outcome.
     """
 
-    def tell(self, answer: Settled | Extended) -> None:
+    def resolve(self, answer: Settled | Extended) -> None:
         """Answer each caller for its own job."""
         skipped = set(answer.skipped)
         deadlines = answer.deadlines if isinstance(answer, Extended) else {}
@@ -70,27 +51,29 @@ class AckBatch(dict[int, "tuple[str, asyncio.Future[Any]]"]):
         self.clear()
 
     def fail(self, error: Exception) -> None:
-        """Tell all callers of one error."""
+        """Raise one error in every caller."""
         for _, future in self.values():
             if not future.done():
                 future.set_exception(own(error))
         self.clear()
 
 
-async def send_lot(client: Settling, topic: str, *, node: str | None, kind: Kind, lot: AckBatch) -> Settled | Extended:
-    """One request for all of a lot; returns what was answered."""
-    seqs, fences = list(lot), [lease_id for lease_id, _ in lot.values()]
+async def send_batch(client: Settling, topic: str, *, kind: Kind, batch: AckBatch) -> Settled | Extended:
+    """Send one request for all jobs of a batch and return its reply."""
+    seqs, fences = list(batch), [lease_id for lease_id, _ in batch.values()]
     # One lease fences all of its jobs: less to write and to read.
-    ids, one = (None, fences[0]) if fences.count(fences[0]) == len(fences) else (fences, None)
+    leases: LeaseOptions = {"lease_ids": fences}
+    if fences.count(fences[0]) == len(fences):
+        leases = {"lease_id": fences[0]}
+    node = kind.node or None
     match kind:
         case Ack():
-            return await client.ack(topic, seqs, node=node, lease_ids=ids, lease_id=one)
-        case Nack(delay_ms, reason, dead):
-            return await client.nack(
-                topic, seqs, node=node, lease_ids=ids, lease_id=one, delay_ms=delay_ms, reason=reason, dead=dead
-            )
-        case Extend(lease_ms):
-            return await client.extend(topic, seqs, node=node, lease_ids=ids, lease_id=one, lease_ms=lease_ms)
+            return await client.ack(topic, seqs, node=node, **leases)
+        case Nack():
+            how = {"delay_ms": kind.delay_ms, "reason": kind.reason, "dead": kind.dead}
+            return await client.nack(topic, seqs, node=node, **how, **leases)
+        case Extend():
+            return await client.extend(topic, seqs, node=node, lease_ms=kind.lease_ms, **leases)
         case _:
             assert_never(kind)
 

@@ -1,4 +1,4 @@
-"""`Acker`: the jobs of many tasks are settled by few requests."""
+"""`Acker`: gather the acks, nacks and extends of many tasks into few requests."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, Unpack
 
-from tenure.client.batching.ack_batch import ACK, AckBatch, Extend, Kind, Nack, Settling, send_lot
+from tenure.client.batching.ack_batch import AckBatch, Kind, Settling, send_batch
 from tenure.client.batching.settings import AckerOptions, AckerSettings
 from tenure.client.closing import AsyncClosing
+from tenure.contract.commands import Ack, Extend, Nack
 from tenure.contract.names import check_topic_name
 from tenure.errors import Closed, Indeterminate, Invalid, Overloaded
 
@@ -28,10 +29,10 @@ class Leased(Protocol):
 
 
 class Acker(AsyncClosing):
-    """Gathers the acks, nacks and extends of one topic into few requests, and answers each caller for its own job.
+    """A batcher of acks, nacks and extends of one topic, which answers each caller for its own job.
 
-    What is settled in one turn of the loop, or while a request of the same kind is in flight, goes out together.
-    ``node`` is the one that claimed the jobs; the client's own unless given.
+    Calls of one turn of the loop, or made while a request of the same kind is in flight, go out together. ``node`` is
+    the one that claimed the jobs; the client's own unless given.
 
     >>> import asyncio
     >>> from tenure import AsyncClient
@@ -55,10 +56,11 @@ class Acker(AsyncClosing):
         self.sent_count = 0
         """Requests so far."""
         self._client = client
-        self._node = node
+        self._node = node or ""
+        self._ack = Ack(node=self._node)
         self._loop = asyncio.get_running_loop()
-        # A kind stands here while it has something to send or in flight, and in the line unless it is in flight.
-        self._lots: dict[Kind, deque[AckBatch]] = {}
+        # A kind is a key while it has something to send or in flight, and in the line unless it is in flight.
+        self._batches: dict[Kind, deque[AckBatch]] = {}
         self._line: deque[Kind] = deque()
         self._flying: dict[asyncio.Task[None], AckBatch] = {}
         self._open: AckBatch | None = None  # where the next plain ack goes
@@ -73,8 +75,8 @@ class Acker(AsyncClosing):
     async def ack(self, job: Leased) -> bool:
         """Complete a job; True once that is durable, by the topic's class.
 
-        Raises LeaseLost where the job is not the caller's any more, and Indeterminate where an answer was lost and
-        nobody can tell whether our own first copy did it.
+        Raises LeaseLost where the caller no longer holds the job, and Indeterminate where an answer was lost and our
+        own first copy may have acked it.
         """
         return await self.settle(job.seq, _lease_of(job))
 
@@ -85,33 +87,33 @@ class Acker(AsyncClosing):
         return await self.release(job.seq, _lease_of(job), delay_ms=delay_ms, reason=reason, dead=dead)
 
     async def extend(self, job: Leased, *, lease_ms: int) -> int:
-        """Set a job's deadline to now plus ``lease_ms``; returns it in wall ms. Raises as `ack` does."""
-        return int(await self._add(Extend(lease_ms), job.seq, _lease_of(job)))
+        """Set a job's deadline to now plus ``lease_ms``; return it in wall ms. Raises as `ack` does."""
+        return int(await self._add(Extend(node=self._node, lease_ms=lease_ms), job.seq, _lease_of(job)))
 
     def settle(self, seq: int, lease_id: str) -> asyncio.Future[bool]:
-        """As `ack`, for who gathers futures: neither a task nor a coroutine is made for it."""
-        lot = self._open
-        if lot is None or seq in lot or len(lot) >= self.settings.batch_seqs_max:
-            return self._add(ACK, seq, lease_id)
+        """Complete a job as `ack` does, and return a future instead of a coroutine."""
+        batch = self._open
+        if batch is None or seq in batch or len(batch) >= self.settings.batch_seqs_max:
+            return self._add(self._ack, seq, lease_id)
         if self._pending_count >= self.settings.pending_max:
             raise _no_room()
         self._pending_count += 1
         future: asyncio.Future[bool] = self._loop.create_future()
-        lot[seq] = (lease_id, future)
+        batch[seq] = (lease_id, future)
         return future
 
     def release(
         self, seq: int, lease_id: str, *, delay_ms: int | None = None, reason: str | None = None, dead: bool = False
     ) -> asyncio.Future[bool]:
-        """As `nack`, for who gathers futures."""
-        return self._add(Nack(delay_ms, reason, dead), seq, lease_id)
+        """Give a job back as `nack` does, and return a future instead of a coroutine."""
+        return self._add(Nack(node=self._node, delay_ms=delay_ms, reason=reason, dead=dead), seq, lease_id)
 
     # All of them
 
     async def flush(self) -> None:
         """Return once everything that was settled before has its outcome."""
-        lots = [*self._flying.values(), *(lot for lots in self._lots.values() for lot in lots)]
-        futures = [future for lot in lots for _, future in lot.values()]
+        batches = [*self._flying.values(), *(batch for batches in self._batches.values() for batch in batches)]
+        futures = [future for batch in batches for _, future in batch.values()]
         if futures:
             await asyncio.wait(futures)
 
@@ -131,18 +133,18 @@ class Acker(AsyncClosing):
             await asyncio.wait(list(self._flying))
 
     def _abandon(self) -> None:
-        """Fail what was not sent; a kind that is in flight forgets itself when that ends."""
-        for lots in self._lots.values():
-            while lots:
-                self._fail(lots.popleft(), _not_sent())
+        """Fail what was not sent; a kind that is in flight is forgotten when its request ends."""
+        for batches in self._batches.values():
+            while batches:
+                self._fail(batches.popleft(), _not_sent())
         for kind in self._line:
             self._forget(kind)
         self._line.clear()
 
     def _forget(self, kind: Kind) -> None:
-        """Nothing of a kind is left to send or in flight."""
-        del self._lots[kind]
-        if not self._lots:
+        """Drop a kind of which nothing is left to send or in flight."""
+        del self._batches[kind]
+        if not self._batches:
             self._idle.set()
 
     # Gathering
@@ -152,18 +154,18 @@ class Acker(AsyncClosing):
             raise Closed(f"the acker of {self.topic} is closed: make another one")
         if self._pending_count >= self.settings.pending_max:
             raise _no_room()
-        lots = self._lots.get(kind)
-        if lots is None:
-            lots = self._lots[kind] = deque()
+        batches = self._batches.get(kind)
+        if batches is None:
+            batches = self._batches[kind] = deque()
             self._line.append(kind)
             self._idle.clear()
-        if not lots or seq in lots[-1] or len(lots[-1]) >= self.settings.batch_seqs_max:
-            lots.append(AckBatch())
-        if kind is ACK:
-            self._open = lots[-1]
+        if not batches or seq in batches[-1] or len(batches[-1]) >= self.settings.batch_seqs_max:
+            batches.append(AckBatch())
+        if kind is self._ack:
+            self._open = batches[-1]
         self._pending_count += 1
         future: asyncio.Future[Any] = self._loop.create_future()
-        lots[-1][seq] = (lease_id, future)
+        batches[-1][seq] = (lease_id, future)
         self._wake()
         return future
 
@@ -173,48 +175,48 @@ class Acker(AsyncClosing):
             self._loop.call_soon(self._start)
 
     def _start(self) -> None:
-        """Put the oldest lot of each kind in the line in flight, as far as there may be requests."""
+        """Send the oldest batch of each kind in the line, up to `requests_max` requests."""
         self._woken = False
         while self._line and len(self._flying) < self.settings.requests_max:
             kind = self._line.popleft()
-            lot = self._lots[kind].popleft()
-            if lot is self._open:
+            batch = self._batches[kind].popleft()
+            if batch is self._open:
                 self._open = None
-            task = self._loop.create_task(self._send(kind, lot))
-            self._flying[task] = lot
+            task = self._loop.create_task(self._send(kind, batch))
+            self._flying[task] = batch
             task.add_done_callback(partial(self._land, kind))
 
     # Sending
 
-    async def _send(self, kind: Kind, lot: AckBatch) -> None:
+    async def _send(self, kind: Kind, batch: AckBatch) -> None:
         self.sent_count += 1
         try:
-            answer = await send_lot(self._client, self.topic, node=self._node, kind=kind, lot=lot)
+            answer = await send_batch(self._client, self.topic, kind=kind, batch=batch)
         except Exception as error:
-            self._fail(lot, error)
+            self._fail(batch, error)
         except asyncio.CancelledError:
-            self._fail(lot, Indeterminate("the acker was closed while this was on its way: it may have arrived"))
+            self._fail(batch, Indeterminate("the acker was closed while this was on its way: it may have arrived"))
             raise
         else:
-            self._pending_count -= len(lot)
-            lot.tell(answer)
+            self._pending_count -= len(batch)
+            batch.resolve(answer)
 
     def _land(self, kind: Kind, task: asyncio.Task[None]) -> None:
-        """End a request, also one whose task was cancelled before its first step and never ran: its kind may send the
-        next. The callers just answered ran before this, and what they settled goes along.
+        """End a request, also one whose task was cancelled before its first step, and let its kind send the next. The
+        callers just answered ran before this, so what they settled goes along.
         """
-        lot = self._flying.pop(task)
-        if lot:
-            self._fail(lot, _not_sent())
-        if self._lots[kind]:
+        batch = self._flying.pop(task)
+        if batch:
+            self._fail(batch, _not_sent())
+        if self._batches[kind]:
             self._line.append(kind)
         else:
             self._forget(kind)
         self._wake()
 
-    def _fail(self, lot: AckBatch, error: Exception) -> None:
-        self._pending_count -= len(lot)
-        lot.fail(error)
+    def _fail(self, batch: AckBatch, error: Exception) -> None:
+        self._pending_count -= len(batch)
+        batch.fail(error)
 
 
 def _lease_of(job: Leased) -> str:

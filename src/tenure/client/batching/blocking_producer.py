@@ -1,4 +1,7 @@
-"""`Producer`: as AsyncProducer, for threads. One thread sends for all, and hands that on once its own put is done."""
+"""`Producer`: gather the puts of many threads into few requests.
+
+One thread, the leader, sends for all, and passes the lead on once its own put is done.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,14 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Unpack
 
-from tenure.client.batching.gather import Batch, Batcher
-from tenure.client.batching.put import Given, Put, outcomes
+from tenure.client.batching.batcher import Batch, Batcher
+from tenure.client.batching.put import PLAIN, Given, Put, PutOptions, outcomes
 from tenure.client.batching.settings import ProducerOptions, ProducerSettings
 from tenure.client.closing import Closing
 from tenure.client.config import ConfigFields, careful_queue
 from tenure.client.transport.fork import renew_in_child
 from tenure.contract.names import check_topic_name
+from tenure.contract.options import declare_options
 from tenure.errors import Closed, Indeterminate, Invalid
 
 if TYPE_CHECKING:
@@ -24,7 +28,7 @@ __all__ = ["Producer"]
 
 
 class _Gate:
-    """Where one thread waits: until its puts have their outcomes, or until it is its turn to lead."""
+    """The waiter of one thread: until its puts have their outcomes, or until it leads."""
 
     __slots__ = ("leads", "left", "lock")
 
@@ -35,15 +39,15 @@ class _Gate:
         self.lock.acquire()
 
     def open(self) -> None:
-        """Let the thread look. The producer's lock is held, so nobody else opens it meanwhile."""
+        """Wake the thread. The caller holds the producer's lock, so no other thread opens the gate meanwhile."""
         if self.lock.locked():
             self.lock.release()
 
 
 class Producer(Closing):
-    """Gathers the puts of many threads to one topic into few requests; each returns once its record is durable.
+    """A producer that gathers the puts of many threads to one topic; each returns once its record is durable.
 
-    What is put while a request is in flight goes out together, in the order of the calls.
+    Puts made while a request is in flight go out together, in the order of the calls.
     """
 
     def __init__(
@@ -58,28 +62,19 @@ class Producer(Closing):
         renew_in_child(self)
 
     def after_fork(self) -> None:
-        """Begin with nothing pending: what was put before a fork is sent by the parent, whose threads wait for it."""
-        self._gather: Batcher[_Gate] = Batcher(self.settings, tell=_tell)
+        """Start with nothing pending: the parent sends what was put before the fork."""
+        self._batcher: Batcher[_Gate] = Batcher(self.settings, report=_report)
         self._lock = threading.Lock()
         self._landed = threading.Condition(self._lock)
         self._led = False
 
-    def put(
-        self,
-        data: Any,
-        *,
-        tag: str | None = None,
-        meta: Any = None,
-        delay_ms: int = 0,
-        deliver_at: int | None = None,
-        unique_key: str | None = None,
-    ) -> int:
+    @declare_options
+    def put(self, data: Any, **options: Unpack[PutOptions]) -> int:
         """Append one record and return its seq once it is durable, by the topic's class; wait while there is no room.
 
-        A record with a ``unique_key`` goes in a request of its own. Raises Invalid for a record that cannot be stored,
-        Closed after `close`, Indeterminate where nobody can tell whether it was stored, and what the broker answers.
+        Goes alone with a ``unique_key``, and raises, as `AsyncProducer.put` does.
         """
-        (put,) = self._put_all([(data, tag, meta, delay_ms, deliver_at, unique_key)])
+        (put,) = self._put_all([(data, options)])
         if put.error is not None:
             raise put.error
         return put.seq
@@ -88,19 +83,19 @@ class Producer(Closing):
         """Append records and return their seqs once all are durable. They go batch by batch.
 
         Where some fail, the others are stored all the same, and the first error is raised once all have their outcome;
-        a note on it tells which item it was.
+        a note on it has the index of its item.
         """
         puts: list[Put[_Gate]] = []
         drawn = iter(items)
         while some := list(islice(drawn, self.settings.batch_records_max)):
-            puts += self._put_all([(item, None, None, 0, None, None) for item in some])
+            puts += self._put_all([(item, PLAIN) for item in some])
         return outcomes(puts)
 
     def flush(self) -> None:
         """Return once everything that was put before has its outcome."""
         with self._lock:
-            number = self._gather.next_number
-            self._landed.wait_for(lambda: self._gather.oldest_number >= number)
+            number = self._batcher.next_number
+            self._landed.wait_for(lambda: self._batcher.oldest_number >= number)
 
     def close(self, *, deadline_ms: int | None = None) -> None:
         """Wait until what is pending has been sent, and take nothing more; a later put raises Closed.
@@ -110,13 +105,13 @@ class Producer(Closing):
         with self._lock:
             self._closed = True
             seconds = None if deadline_ms is None else deadline_ms / 1000
-            if not self._landed.wait_for(lambda: self._gather.idle, seconds):
-                self._gather.abandon(Closed("the producer was closed before the record was sent: put it elsewhere"))
+            if not self._landed.wait_for(lambda: self._batcher.idle, seconds):
+                self._batcher.abandon(Closed("the producer was closed before the record was sent: put it elsewhere"))
 
     # Waiting
 
     def _put_all(self, givens: list[Given]) -> list[Put[_Gate]]:
-        """Put these and return them once they have their outcomes."""
+        """Enter puts and return them once they have their outcomes."""
         gate = _Gate()
         puts = [Put(given, gate) for given in givens]
         try:
@@ -133,7 +128,7 @@ class Producer(Closing):
         except BaseException:
             with self._lock:
                 for put in puts:
-                    self._gather.give_up(put)
+                    self._batcher.give_up(put)
             raise
         finally:
             self._pass_the_lead(gate)
@@ -143,16 +138,16 @@ class Producer(Closing):
         if self._closed:
             raise Closed(f"the producer of {self.topic} is closed: make another one")
         try:
-            self._gather.add(put)
+            self._batcher.add(put)
         except Invalid as error:
             put.error = error
         else:
             put.waiter.left += 1
 
     def _take_the_lead(self, gate: _Gate) -> bool:
-        """Whether this thread leads now, as the first one after a pause."""
+        """Make this thread the leader where there is none; return whether it leads."""
         if gate.left == 0 or self._led:
-            if self._gather.full:
+            if self._batcher.full:
                 self._landed.notify_all()  # a leader that lingers
             return False
         self._led = gate.leads = True
@@ -162,7 +157,7 @@ class Producer(Closing):
         with self._lock:
             if gate.leads:
                 gate.leads = False
-                head = self._gather.head
+                head = self._batcher.head
                 self._led = head is not None
                 if head is not None:
                     head.waiter.leads = True
@@ -171,16 +166,16 @@ class Producer(Closing):
     # Sending
 
     def _round(self, *, lingers: bool) -> None:
-        """Send one batch for everybody."""
+        """Send one batch for all threads."""
         with self._lock:
             if lingers and self.settings.linger_ms:
-                self._landed.wait_for(lambda: self._gather.full, self.settings.linger_ms / 1000)
-            batch = self._gather.take()
+                self._landed.wait_for(lambda: self._batcher.full, self.settings.linger_ms / 1000)
+            batch = self._batcher.take()
         try:
             self._send(batch)
         finally:
             with self._lock:
-                self._gather.landed()
+                self._batcher.finish_batch()
                 self._landed.notify_all()
 
     def _send(self, batch: Batch[_Gate]) -> None:
@@ -193,21 +188,21 @@ class Producer(Closing):
                 )
             except Exception as error:
                 with self._lock:
-                    parts[:0] = self._gather.refused(part, error)
+                    parts[:0] = self._batcher.refuse(part, error)
             except BaseException:  # the leading thread was interrupted: the others must not wait for it
                 unknown = Indeterminate(
                     "the sending thread was interrupted: look for the record before putting it again"
                 )
                 with self._lock:
                     for lost in (part, *parts):
-                        self._gather.refused(lost, unknown)
+                        self._batcher.refuse(lost, unknown)
                 raise
             else:
                 with self._lock:
-                    self._gather.accepted(part, produced)
+                    self._batcher.accept(part, produced)
 
 
-def _tell(put: Put[_Gate]) -> None:
+def _report(put: Put[_Gate]) -> None:
     gate = put.waiter
     gate.left -= 1
     if gate.left == 0:

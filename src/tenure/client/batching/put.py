@@ -1,19 +1,36 @@
-"""One put, from what its caller gave to the record that is sent."""
+"""One put of a producer: its data and options, encoded into the record that is sent."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypedDict, TypeVar
 
 from tenure.client.plan.encode import RecordText, json_text, record_text
 from tenure.contract.records import Record
 from tenure.errors import Invalid
 
-__all__ = ["Given", "Put", "outcomes"]
+__all__ = ["PLAIN", "Given", "Put", "PutOptions", "outcomes"]
 
 W = TypeVar("W")
-Given = tuple[Any, str | None, Any, int, int | None, str | None]
-"""data, tag, meta, delay_ms, deliver_at, unique_key."""
+
+
+class PutOptions(TypedDict, total=False):
+    """Options of one put: what goes with its data.
+
+    ``delay_ms`` from now, or ``deliver_at`` in wall ms, hides the job until then. While a job with ``unique_key``
+    lives, its seq is returned and nothing is put.
+    """
+
+    tag: str | None
+    meta: Any
+    delay_ms: int
+    deliver_at: int | None
+    unique_key: str | None
+
+
+Given = tuple[Any, PutOptions]
+"""The data of one put, and its options."""
+PLAIN: Final[PutOptions] = {}
 
 
 class Put(Generic[W]):
@@ -33,11 +50,12 @@ class Put(Generic[W]):
         self.given_up = False
 
     def seal(self, *, record_bytes_max: int) -> int:
-        """Make the record's text; returns its bytes. Raises Invalid where it cannot be one, or where it is too large:
-        found here, so that it never meets its neighbours.
+        """Encode the record and return its size. Raises Invalid where it has no JSON form, or where it is too large:
+        before it joins a batch, so that it never fails its neighbours.
         """
         assert self.given is not None, "a put is sealed once"
-        record = _record(*self.given)
+        data, options = self.given
+        record = _record(data, **options)
         if isinstance(record, Record):
             size = len(record.data) + len(record.meta or b"")
             self.alone = record.unique_key is not None
@@ -54,7 +72,7 @@ class Put(Generic[W]):
 
 
 def outcomes(puts: Sequence[Put[W]]) -> list[int]:
-    """The seqs of what one call put. Raises the first error, noting which item it was."""
+    """Return the seqs of what one call put. Raises the first error, with a note of which item it was."""
     for index, put in enumerate(puts):
         if put.error is not None:
             put.error.add_note(f"item {index} of {len(puts)}")
@@ -63,7 +81,13 @@ def outcomes(puts: Sequence[Put[W]]) -> list[int]:
 
 
 def _record(
-    data: Any, tag: str | None, meta: Any, delay_ms: int, deliver_at: int | None, unique_key: str | None
+    data: Any,
+    *,
+    tag: str | None = None,
+    meta: Any = None,
+    delay_ms: int = 0,
+    deliver_at: int | None = None,
+    unique_key: str | None = None,
 ) -> bytes | Record:
     if tag is None and meta is None and not delay_ms and deliver_at is None and unique_key is None:
         return data if isinstance(data, Record) else json_text(data)

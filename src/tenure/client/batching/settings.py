@@ -1,4 +1,4 @@
-"""The limits of what gathers calls, `AsyncProducer`, `Producer` and `Acker`: their keyword arguments."""
+"""Limits of `AsyncProducer`, `Producer` and `Acker`, as keyword arguments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["PUT_BYTES", "AckerOptions", "AckerSettings", "ProducerOptions", "Pro
 LINGER_MS_MAX: Final = 5
 SEQS_MAX: Final = 1_000
 PUT_BYTES: Final = 256
-"""What a pending put costs beside its bytes: its entry, its future, the record around the data."""
+"""The cost of a pending put beside its bytes: its entry, its future, the record around the data."""
 
 
 class ProducerOptions(TypedDict, total=False):
@@ -30,7 +30,7 @@ class ProducerOptions(TypedDict, total=False):
 
 
 class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of one producer. Raises Invalid for those that make no sense."""
+    """The limits of one producer. Raises Invalid for a bad one."""
 
     batch_records_max: int = 1_000
     """Records in one request."""
@@ -62,7 +62,7 @@ class AckerOptions(TypedDict, total=False):
 
 
 class AckerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of one acker. Raises Invalid for those that make no sense."""
+    """The limits of one acker. Raises Invalid for a bad one."""
 
     batch_seqs_max: int = 1_000
     """Seqs in one request; as the server's own limit."""

@@ -1,1 +1,1 @@
-"""A plan per call of the contract, one module per resource. Nothing here waits and nothing here knows the network."""
+"""The plan of each call of the contract, one module per resource. Nothing here waits or touches the network."""

@@ -1,21 +1,23 @@
-"""Claim, ack, nack, extend and redrive: the life of a lease, from the worker's side."""
+"""Claim, ack, nack, extend and redrive: the calls of a worker about jobs on a lease."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TypedDict, Unpack
 
 import msgspec
 from msgspec.json import Decoder
 
-from tenure.client.calls.calling import posting, tell
-from tenure.client.plan.encode import path_of, query_of, seqs_of
-from tenure.client.plan.retry import Repeat
-from tenure.client.plan.session import Core
+from tenure.client.calls.requests import call, request_of
+from tenure.client.plan.encode import list_seqs, path_of, query_of
+from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan
-from tenure.client.replies import Claimed, Extended, Redriven, Settled
 from tenure.client.transport.wire import Request
+from tenure.contract.commands import Ack, Claim, Extend, Nack, RedriveFields
 from tenure.contract.names import check_key, check_topic_name
+from tenure.contract.options import ClaimOptions, LeaseOptions, RedriveOptions
+from tenure.contract.repeat import Repeat
+from tenure.contract.replies import Claimed, Extended, Redriven, Settled
 from tenure.contract.values import check_whole
 from tenure.errors import Invalid
 
@@ -23,6 +25,8 @@ __all__ = ["ack", "claim", "detach", "extend", "nack", "redrive"]
 
 
 class _Counted(msgspec.Struct):
+    """The reply to an ack or a nack, which names its count after the call."""
+
     topic: str
     acked: int = 0
     nacked: int = 0
@@ -42,54 +46,51 @@ _extended = Decoder(Extended)
 _redriven = Decoder(Redriven)
 
 
-def claim(
-    core: Core,
-    topic: str,
-    *,
-    node: str | None = None,
-    max_count: int = 1,
-    lease_ms: int | None = None,
-    wait_ms: int = 0,
-    claim_id: str | None = None,
-    auto_ack: bool = False,
-) -> Plan[Claimed]:
+def claim(session: Session, topic: str, *, node: str | None = None, **options: Unpack[ClaimOptions]) -> Plan[Claimed]:
     """Lease up to ``max_count`` jobs; with ``wait_ms``, wait for some to come.
 
-    The claim has an id, so that asking again after a lost answer gives the same jobs and burns no delivery. With
+    The claim has an id, so that a retry after a lost answer returns the same jobs and counts no second delivery. With
     ``auto_ack`` they are deleted as they are handed out: that is not repeated, and a lost answer is Indeterminate.
     """
-    if claim_id is not None:
-        check_key(claim_id, field="claim_id")
-    fields = {
-        "node": core.node_or(node),
-        "max": check_whole(max_count, "max_count"),
-        "lease_ms": lease_ms,
-        "wait_ms": check_whole(wait_ms, "wait_ms"),
-        "claim_id": claim_id if claim_id is not None or auto_ack else core.claim_id(),
-        "auto_ack": auto_ack,
-    }
-    request = posting(path_of(topic, "claim"), fields, wait_ms=wait_ms)
-    claimed, _ = yield from tell(core, request, _claimed, Repeat.NEVER if auto_ack else Repeat.SAFE)
+    command = Claim(node=session.node_or(node), **options)
+    check_whole(command.max_count, "max_count")
+    check_whole(command.wait_ms, "wait_ms")
+    if command.claim_id is not None:
+        check_key(command.claim_id, field="claim_id")
+    elif not command.auto_ack:
+        command = msgspec.structs.replace(command, claim_id=session.claim_id())
+    request = request_of(path_of(topic, "claim"), command, wait_ms=command.wait_ms)
+    claimed, _ = yield from call(session, request, _claimed, Repeat.NEVER if command.auto_ack else command.repeat)
     return claimed
 
 
-def _whose(
-    core: Core,
+class _HeldJobs(TypedDict):
+    """The fields of an ack, a nack or an extend that name its jobs."""
+
+    node: str
+    seqs: list[int] | None
+    lease_ids: list[str] | None
+    lease_id: str | None
+    strict: bool
+
+
+def _held_jobs(
+    session: Session,
     seqs: Iterable[int] | None,
     *,
     node: str | None,
-    lease_ids: Sequence[str] | None,
-    lease_id: str | None,
-    strict: bool,
-) -> dict[str, Any]:
-    """The fields that say which jobs are meant. Raises Invalid where none are."""
+    lease_ids: Sequence[str] | None = None,
+    lease_id: str | None = None,
+    strict: bool = False,
+) -> _HeldJobs:
+    """Return the fields that name the jobs. Raises Invalid where none are named."""
     if seqs is None and lease_id is None:
         raise Invalid("say which jobs: seqs, or a lease_id for all that it holds")
-    listed = None if seqs is None else seqs_of(seqs)
+    listed = None if seqs is None else list_seqs(seqs)
     if lease_ids is not None and (listed is None or len(lease_ids) != len(listed)):
         raise Invalid("lease_ids must hold one lease id per seq")
     return {
-        "node": core.node_or(node),
+        "node": session.node_or(node),
         "seqs": listed,
         "lease_ids": None if lease_ids is None else list(lease_ids),
         "lease_id": lease_id,
@@ -97,91 +98,77 @@ def _whose(
     }
 
 
-def _settle(core: Core, topic: str, verb: str, fields: Mapping[str, Any]) -> Plan[Settled]:
-    said, repeated = yield from tell(core, posting(path_of(topic, verb), fields), _counted, Repeat.SAFE)
-    return Settled(said.topic, said.acked or said.nacked, said.skipped, said.ready, said.in_flight, repeated)
+def _settle(session: Session, topic: str, verb: str, command: Ack | Nack) -> Plan[Settled]:
+    request = request_of(path_of(topic, verb), command)
+    counted, repeated = yield from call(session, request, _counted, command.repeat)
+    count = counted.acked or counted.nacked
+    return Settled(counted.topic, count, counted.skipped, counted.ready, counted.in_flight, repeated)
 
 
 def ack(
-    core: Core,
+    session: Session,
     topic: str,
     seqs: Iterable[int] | None = None,
     *,
     node: str | None = None,
-    lease_ids: Sequence[str] | None = None,
-    lease_id: str | None = None,
-    strict: bool = False,
+    **leases: Unpack[LeaseOptions],
 ) -> Plan[Settled]:
-    """Complete jobs, which deletes them. What is not ours any more is skipped, or with ``strict`` raises LeaseLost."""
-    whose = _whose(core, seqs, node=node, lease_ids=lease_ids, lease_id=lease_id, strict=strict)
-    return (yield from _settle(core, topic, "ack", whose))
+    """Complete jobs, which deletes them. A job that the node no longer holds is skipped, or with ``strict`` raises
+    LeaseLost.
+    """
+    command = Ack(**_held_jobs(session, seqs, node=node, **leases))
+    return (yield from _settle(session, topic, "ack", command))
 
 
 def nack(
-    core: Core,
+    session: Session,
     topic: str,
     seqs: Iterable[int] | None = None,
     *,
     node: str | None = None,
-    lease_ids: Sequence[str] | None = None,
-    lease_id: str | None = None,
-    strict: bool = False,
     delay_ms: int | None = None,
     reason: str | None = None,
     dead: bool = False,
+    **leases: Unpack[LeaseOptions],
 ) -> Plan[Settled]:
     """Give jobs back, now or after ``delay_ms``; with ``dead``, dead-letter them at once."""
-    whose = _whose(core, seqs, node=node, lease_ids=lease_ids, lease_id=lease_id, strict=strict)
-    return (yield from _settle(core, topic, "nack", whose | {"delay_ms": delay_ms, "reason": reason, "dead": dead}))
+    held = _held_jobs(session, seqs, node=node, **leases)
+    command = Nack(delay_ms=delay_ms, reason=reason, dead=dead, **held)
+    return (yield from _settle(session, topic, "nack", command))
 
 
 def extend(
-    core: Core,
+    session: Session,
     topic: str,
     seqs: Iterable[int] | None = None,
     *,
     node: str | None = None,
-    lease_ids: Sequence[str] | None = None,
-    lease_id: str | None = None,
-    strict: bool = False,
     lease_ms: int | None = None,
+    **leases: Unpack[LeaseOptions],
 ) -> Plan[Extended]:
     """Set the deadline of held jobs to now plus ``lease_ms``, by default the queue's own."""
-    whose = _whose(core, seqs, node=node, lease_ids=lease_ids, lease_id=lease_id, strict=strict)
-    request = posting(path_of(topic, "extend"), whose | {"lease_ms": lease_ms})
-    extended, repeated = yield from tell(core, request, _extended, Repeat.SAFE)
+    command = Extend(lease_ms=lease_ms, **_held_jobs(session, seqs, node=node, **leases))
+    request = request_of(path_of(topic, "extend"), command)
+    extended, repeated = yield from call(session, request, _extended, command.repeat)
     return msgspec.structs.replace(extended, repeated=True) if repeated else extended
 
 
-def detach(core: Core, topic: str, *, node: str | None = None) -> Plan[int]:
-    """End a node's work streams and leave their jobs leased to it; returns how many ended.
+def detach(session: Session, topic: str, *, node: str | None = None) -> Plan[int]:
+    """End a node's work streams and leave their jobs leased to it; return how many ended.
 
-    So a worker stops taking and still finishes what it has.
+    A worker that drains calls this: it gets no more jobs and finishes those that it has.
     """
-    request = Request("DELETE", query_of(path_of(topic, "work"), node=core.node_or(node)))
-    detached, _ = yield from tell(core, request, _detached, Repeat.SAFE)
+    request = Request("DELETE", query_of(path_of(topic, "work"), node=session.node_or(node)))
+    detached, _ = yield from call(session, request, _detached, Repeat.SAFE)
     return detached.streams
 
 
 def redrive(
-    core: Core,
-    topic: str,
-    *,
-    to: str | None = None,
-    match: str | Sequence[str] | None = None,
-    seqs: Iterable[int] | None = None,
-    reason_like: str | None = None,
-    limit: int | None = None,
-    reset_deliveries: bool = True,
+    session: Session, topic: str, *, seqs: Iterable[int] | None = None, **options: Unpack[RedriveOptions]
 ) -> Plan[Redriven]:
-    """Put dead letters back to work: all, or those that every condition takes. Never repeated after a lost answer."""
-    fields = {
-        "to": None if to is None else check_topic_name(to),
-        "match": match,
-        "seqs": None if seqs is None else seqs_of(seqs),
-        "reason_like": reason_like,
-        "limit": limit,
-        "reset_deliveries": reset_deliveries,
-    }
-    redriven, _ = yield from tell(core, posting(path_of(topic, "redrive"), fields), _redriven, Repeat.NEVER)
+    """Put dead letters back to work: all, or those that meet every condition. Never repeated after a lost answer."""
+    command = RedriveFields(seqs=None if seqs is None else list_seqs(seqs), **options)
+    if command.to is not None:
+        check_topic_name(command.to)
+    redriven, _ = yield from call(session, request_of(path_of(topic, "redrive"), command), _redriven, command.repeat)
     return redriven

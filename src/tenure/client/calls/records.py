@@ -1,21 +1,26 @@
-"""Records: append, read, delete."""
+"""Records: append, read and delete them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Unpack
 
 from msgspec.json import Decoder
+from msgspec.structs import replace
 
-from tenure.client.calls.calling import posting, tell
+from tenure.client.calls.requests import call, request_of
 from tenure.client.config import check_config
-from tenure.client.plan.encode import body_of, path_of, query_of, records_text, seqs_of
-from tenure.client.plan.retry import Answered, Repeat, exchange, reply_of
-from tenure.client.plan.session import Core
+from tenure.client.plan.encode import encode_body, list_match, list_seqs, path_of, query_of, records_text
+from tenure.client.plan.retry import Answered, exchange, reply_of
+from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan, Take
-from tenure.client.replies import DeletedRecords, Diff, Produced
 from tenure.client.transport.wire import Request
+from tenure.contract.bodies import DiffBody
+from tenure.contract.commands import AppendFields, DeleteRecords
 from tenure.contract.names import check_client_id, check_key, check_node
+from tenure.contract.options import AppendOptions
+from tenure.contract.repeat import Repeat
+from tenure.contract.replies import DeletedRecords, Diff, Produced
 from tenure.errors import Conflict, Invalid
 
 __all__ = ["delete_records", "diff", "produce"]
@@ -25,74 +30,58 @@ _diff = Decoder(Diff)
 _deleted = Decoder(DeletedRecords)
 
 
-def produce(
-    core: Core,
-    topic: str,
-    records: Iterable[Any],
-    *,
-    node: str | None = None,
-    idempotency_key: str | None = None,
-    client_id: str | None = None,
-    client_seq: int | None = None,
-    create: bool = True,
-    config: Mapping[str, Any] | None = None,
-) -> Plan[Produced]:
+def produce(session: Session, topic: str, records: Iterable[Any], **options: Unpack[AppendOptions]) -> Plan[Produced]:
     """Append records, all or none, once: a lost answer is asked for again and never appends twice.
 
     A `tenure.Record` or bytes is JSON text, anything else is encoded. Without a key or a mark of the caller's, the call
     goes over a lane. Raises Invalid, NotFound, Denied, Conflict, Overloaded, Closed, Indeterminate.
     """
     path = query_of(path_of(topic), return_seqs=False)
-    _check_names(node, idempotency_key, client_id, client_seq)
-    if config is not None:
-        check_config(config, topic=topic)
+    fields = AppendFields(**options)
+    _check_fields(fields, topic=topic)
     text = records_text(records)
-    more: dict[str, Any] = {
-        "node": node,
-        "idempotency_key": idempotency_key,
-        "config": config,
-        "create": None if create else False,
-    }
-    if idempotency_key is not None or client_id is not None:
-        more |= {"client_id": client_id, "client_seq": client_seq}
-        return (yield from _append(core, topic, path, _body(text, more)))
-    lane = yield Take(core.lanes, core.settings.acquire_ms)
+    if fields.idempotency_key is not None or fields.client_id is not None:
+        return (yield from _append(session, topic, path, _body(text, fields)))
+    lane = yield Take(session.lanes, session.settings.acquire_ms)
     try:
-        more |= {"client_id": lane.client_id, "client_seq": lane.advance()}
-        return (yield from _append(core, topic, path, _body(text, more)))
+        marked = replace(fields, client_id=lane.client_id, client_seq=lane.advance())
+        return (yield from _append(session, topic, path, _body(text, marked)))
     finally:
-        core.lanes.give(lane)
+        session.lanes.give(lane)
 
 
-def _check_names(node: str | None, key: str | None, client_id: str | None, client_seq: int | None) -> None:
-    if node is not None:
-        check_node(node)
-    if key is not None:
-        check_key(key)
-    if (client_id is None) != (client_seq is None):
+def _check_fields(fields: AppendFields, *, topic: str) -> None:
+    """Raise Invalid for a field that no server takes."""
+    if fields.node is not None:
+        check_node(fields.node)
+    if fields.idempotency_key is not None:
+        check_key(fields.idempotency_key)
+    if (fields.client_id is None) != (fields.client_seq is None):
         raise Invalid("client_id and client_seq go together")
-    if client_id is not None:
-        check_client_id(client_id)
-        if type(client_seq) is not int or not 0 <= client_seq < 1 << 63:
+    if fields.client_id is not None:
+        check_client_id(fields.client_id)
+        if type(fields.client_seq) is not int or not 0 <= fields.client_seq < 1 << 63:
             raise Invalid("client_seq must be an integer from 0 to 2**63 - 1", field="client_seq")
+    if fields.config is not None:
+        check_config(fields.config, topic=topic)
 
 
-def _body(records: bytes, more: Mapping[str, Any]) -> bytes:
-    rest = body_of(more)
+def _body(records: bytes, fields: AppendFields) -> bytes:
+    rest = encode_body(fields)
     return b'{"records":%b%b}' % (records, b"," + rest[1:-1] if len(rest) > 2 else b"")
 
 
-def _append(core: Core, topic: str, path: str, body: bytes) -> Plan[Produced]:
-    answered = yield from exchange(core, Request("POST", path, body), Repeat.SAFE)
+def _append(session: Session, topic: str, path: str, body: bytes) -> Plan[Produced]:
+    answered = yield from exchange(session, Request("POST", path, body), AppendFields.repeat)
     earlier = _earlier_copy(topic, answered)
-    return earlier if earlier is not None else reply_of(_produced, answered, Repeat.SAFE)
+    return earlier if earlier is not None else reply_of(_produced, answered, AppendFields.repeat)
 
 
 def _earlier_copy(topic: str, answered: Answered) -> Produced | None:
-    """What our own lost copy got, where a later one was refused because of it; else None.
+    """Return the reply to our own lost copy, where a later copy was refused because of it; else None.
 
-    The refusal names the seqs only where our number is the last one of its client, so nobody else's append is taken
-    for ours.
+    The refusal names the seqs only where our number is the last one of its client, so the append of another producer
+    is never taken for ours.
     """
     refusal = answered.refusal
     if not isinstance(refusal, Conflict) or refusal.code != "idempotency_conflict":
@@ -104,7 +93,7 @@ def _earlier_copy(topic: str, answered: Answered) -> Produced | None:
 
 
 def diff(
-    core: Core,
+    session: Session,
     topic: str,
     *,
     from_seq: int = 0,
@@ -115,20 +104,21 @@ def diff(
     wait_ms: int = 0,
 ) -> Plan[Diff]:
     """Read records above ``from_seq``, but for those that ``node`` wrote; with ``wait_ms``, wait for one to come."""
-    fields = {
-        "from_seq": from_seq,
-        "limit": limit,
-        "node": node,
-        "include_tags": include_tags,
-        "include_meta": include_meta,
-        "wait_ms": wait_ms,
-    }
-    found, _ = yield from tell(core, posting(path_of(topic, "diff"), fields, wait_ms=wait_ms), _diff, Repeat.READ)
+    body = DiffBody(
+        from_seq=from_seq,
+        limit=limit,
+        node=node if node is None or isinstance(node, str) else list(node),
+        include_tags=include_tags,
+        include_meta=include_meta,
+        wait_ms=wait_ms,
+    )
+    request = request_of(path_of(topic, "diff"), body, wait_ms=wait_ms)
+    found, _ = yield from call(session, request, _diff, Repeat.READ)
     return found
 
 
 def delete_records(
-    core: Core,
+    session: Session,
     topic: str,
     *,
     before_seq: int | None = None,
@@ -138,6 +128,7 @@ def delete_records(
     """Remove records for good; several conditions are ANDed. Never repeated after a lost answer."""
     if before_seq is None and match is None and seqs is None:
         raise Invalid("say what to delete: before_seq, match or seqs")
-    fields = {"before_seq": before_seq, "match": match, "seqs": None if seqs is None else seqs_of(seqs)}
-    deleted, _ = yield from tell(core, posting(path_of(topic, "delete"), fields), _deleted, Repeat.NEVER)
+    listed = None if seqs is None else list_seqs(seqs)
+    command = DeleteRecords(before_seq=before_seq, match=list_match(match), seqs=listed)
+    deleted, _ = yield from call(session, request_of(path_of(topic, "delete"), command), _deleted, command.repeat)
     return deleted

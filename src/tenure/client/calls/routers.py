@@ -1,20 +1,21 @@
-"""Routers: put, look, list, delete."""
+"""Routers: put, get, list and delete them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Unpack
 
 import msgspec
 from msgspec.json import Decoder
 
-from tenure.client.calls.calling import ask, posting, tell
+from tenure.client.calls.requests import call, get, request_of
 from tenure.client.plan.encode import query_of
-from tenure.client.plan.retry import Repeat
-from tenure.client.plan.session import Core
+from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan
-from tenure.client.replies import RouterInfo, RouterPage
 from tenure.client.transport.wire import Request
+from tenure.contract.commands import DeleteRouter, RouterFields
 from tenure.contract.names import check_router_name, check_topic_name
+from tenure.contract.options import RouterOptions
+from tenure.contract.replies import RouterInfo, RouterPage
 from tenure.errors import Invalid
 
 __all__ = ["delete_router", "put_router", "router", "routers"]
@@ -34,40 +35,23 @@ def _path(name: str) -> str:
 
 
 def put_router(
-    core: Core,
-    name: str,
-    *,
-    source: str,
-    dest: str,
-    preserve_node: bool = True,
-    preserve_tag: bool = True,
-    create_dest: bool = True,
-    filter: str | Sequence[str] | None = None,
-    allow_cycle: bool = False,
+    session: Session, name: str, *, source: str, dest: str, **options: Unpack[RouterOptions]
 ) -> Plan[RouterInfo]:
     """Create or replace a router: what is appended to ``source`` is copied to ``dest``."""
     if check_topic_name(source) == check_topic_name(dest):
         raise Invalid("source and dest must be two topics")
-    fields = {
-        "source": source,
-        "dest": dest,
-        "preserve_node": preserve_node,
-        "preserve_tag": preserve_tag,
-        "create_dest": create_dest,
-        "filter": filter,
-        "allow_cycle": allow_cycle,
-    }
-    put, _ = yield from tell(core, posting(_path(name), fields, method="PUT"), _router, Repeat.SAFE)
+    command = RouterFields(source=source, dest=dest, **options)
+    put, _ = yield from call(session, request_of(_path(name), command, method="PUT"), _router, command.repeat)
     return put
 
 
-def router(core: Core, name: str) -> Plan[RouterInfo]:
-    """One router, as it stands now."""
-    return (yield from ask(core, _path(name), _router))
+def router(session: Session, name: str) -> Plan[RouterInfo]:
+    """Return one router, as it is now."""
+    return (yield from get(session, _path(name), _router))
 
 
 def routers(
-    core: Core,
+    session: Session,
     *,
     prefix: str = "",
     source: str | None = None,
@@ -75,12 +59,12 @@ def routers(
     page_size: int = 1000,
     cursor: str | None = None,
 ) -> Plan[RouterPage]:
-    """Routers by name, those that the key may see at both ends."""
+    """Return routers by name, those whose both ends the key reaches."""
     path = query_of("/v0/routers", prefix=prefix, source=source, dest=dest, page_size=page_size, cursor=cursor)
-    return (yield from ask(core, path, _page))
+    return (yield from get(session, path, _page))
 
 
-def delete_router(core: Core, name: str) -> Plan[bool]:
-    """Remove a router; returns whether there was one. Never repeated after a lost answer."""
-    said, _ = yield from tell(core, Request("DELETE", _path(name)), _deleted, Repeat.NEVER)
-    return said.deleted
+def delete_router(session: Session, name: str) -> Plan[bool]:
+    """Remove a router; return whether there was one. Never repeated after a lost answer."""
+    reply, _ = yield from call(session, Request("DELETE", _path(name)), _deleted, DeleteRouter.repeat)
+    return reply.deleted

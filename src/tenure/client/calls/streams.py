@@ -1,30 +1,31 @@
-"""Work, watch and events: what a server pushes, each as the source of a feed."""
+"""Streams that a server pushes: work, watch and events, each as the source of a feed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tenure.client.plan.session import Core
-from tenure.client.replies import Gap, Job, Lifecycle
+from tenure.client.plan.session import Session
 from tenure.client.streams.feed import Source
-from tenure.client.streams.watch import Events, Watch, WatchEvent
+from tenure.client.streams.watch import Events, Watch, WatchEvent, parse_starts
 from tenure.client.streams.work import Work
+from tenure.contract.bodies import WatchBody
+from tenure.contract.replies import Gap, Job, Lifecycle
 from tenure.contract.values import check_whole
 
 __all__ = ["events", "watch", "work"]
 
 
 def work(
-    core: Core, topic: str, *, node: str | None = None, max_count: int = 1, lease_ms: int | None = None
+    session: Session, topic: str, *, node: str | None = None, max_count: int = 1, lease_ms: int | None = None
 ) -> Source[list[Job]]:
-    """Jobs pushed as they come, in lists; an empty one is a heartbeat. At most ``max_count`` are held at once, and
-    given back when it ends, unless `detach` came before. It does not reconnect.
+    """Stream jobs as they come, in lists; an empty list is a heartbeat. At most ``max_count`` are held at once. They
+    are given back when the stream ends, unless `detach` came before. It does not reconnect.
     """
-    return Work(core, topic, node=node, max_count=max_count, lease_ms=lease_ms)
+    return Work(session, topic, node=node, max_count=max_count, lease_ms=lease_ms)
 
 
 def watch(
-    core: Core,
+    session: Session,
     topics: str | Iterable[str] | Mapping[str, int | None],
     *,
     node: str | Sequence[str] | None = None,
@@ -34,20 +35,21 @@ def watch(
     include_data: bool = True,
     strong: bool = False,
 ) -> Source[WatchEvent]:
-    """Records of topics as they come, from their start, or above the seq that a mapping gives (None: only new ones).
-    Resumes by itself; a loss is a `Tombstone`, and it ends once every topic was deleted.
+    """Stream records of topics as they come, from their start, or above the seq that a mapping gives (None: only new
+    ones). Reconnects by itself; a loss is a `Tombstone`. Ends once every topic was deleted.
     """
-    options = {
-        "node": node if node is None or isinstance(node, str) else list(node),
-        "limit": check_whole(limit, "limit"),
-        "include_tags": include_tags,
-        "include_meta": include_meta,
-        "include_data": include_data,
-        "consistency": "strong" if strong else "eventual",
-    }
-    return Watch(core, topics, options=options)
+    body = WatchBody(
+        topics=parse_starts(topics),
+        node=node if node is None or isinstance(node, str) else list(node),
+        limit=check_whole(limit, "limit"),
+        include_tags=include_tags,
+        include_meta=include_meta,
+        include_data=include_data,
+        consistency="strong" if strong else "eventual",
+    )
+    return Watch(session, body)
 
 
-def events(core: Core, topic: str, *, last_event_id: str | None = None) -> Source[Lifecycle | Gap]:
-    """What happens to a topic's jobs, from now on. Resumes by itself; a loss is a `Gap`."""
-    return Events(core, topic, last_event_id=last_event_id)
+def events(session: Session, topic: str, *, last_event_id: str | None = None) -> Source[Lifecycle | Gap]:
+    """Stream the lifecycle of a topic's jobs from now on. Reconnects by itself; a loss is a `Gap`."""
+    return Events(session, topic, last_event_id=last_event_id)

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from tenure.client.replies import Job
+from tenure.contract.replies import Job
 from tenure.errors import Invalid
 
 __all__ = ["HeldJob"]
@@ -16,7 +16,7 @@ _decode = msgspec.json.decode
 
 
 class HeldJob(Generic[T]):
-    """One job of a lease. ``data`` is decoded into the queue's type when it is looked at."""
+    """One job of a lease. ``data`` is decoded into the queue's type on access."""
 
     __slots__ = ("_type", "job")
 
@@ -26,12 +26,12 @@ class HeldJob(Generic[T]):
 
     @property
     def seq(self) -> int:
-        """Its number in the queue."""
+        """The number of the job in its queue."""
         return self.job.seq
 
     @property
     def data(self) -> T:
-        """What was put. Raises Invalid where it does not fit the queue's type."""
+        """The value that was put. Raises Invalid where it does not fit the queue's type."""
         try:
             value: T = _decode(self.job.data, type=self._type)
         except msgspec.DecodeError as error:
@@ -40,22 +40,22 @@ class HeldJob(Generic[T]):
 
     @property
     def meta(self) -> dict[str, Any] | None:
-        """What was put beside it."""
+        """The metadata that was put with it, or None."""
         return None if self.job.meta is None else _decode(self.job.meta, type=dict[str, Any])
 
     @property
     def tag(self) -> str | None:
-        """Its tag."""
+        """The tag, or None."""
         return self.job.tag
 
     @property
     def ts(self) -> int:
-        """When it was put, in wall ms."""
+        """When the job was put, in wall ms."""
         return self.job.ts
 
     @property
     def deliveries(self) -> int:
-        """How often it has been handed out, this time included."""
+        """How often the job has been handed out, this time included."""
         return self.job.deliveries
 
     def __repr__(self) -> str:

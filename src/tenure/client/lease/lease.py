@@ -1,4 +1,4 @@
-"""The jobs of one claim in the hand of whoever works on them."""
+"""`Lease` and `AsyncLease`: the jobs of one claim, to ack, nack or extend."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from tenure.client.lease.held_job import HeldJob
-from tenure.client.lease.plans import Leased, ack, extend, leave, nack
+from tenure.client.lease.plans import Leased, ack, extend, nack, settle_on_exit
 from tenure.client.plan.drive import drive, drive_async
 from tenure.client.plan.handle import Call, Handle
 from tenure.client.transport.wire import AsyncWire, Wire
@@ -19,7 +19,7 @@ W = TypeVar("W", bound=Wire | AsyncWire)
 
 
 class _Lease(Handle[W, Leased[T]], Generic[W, T]):
-    """What both kinds of lease are."""
+    """The methods of both kinds of lease."""
 
     ack = Call(ack)
     nack = Call(nack)
@@ -27,39 +27,39 @@ class _Lease(Handle[W, Leased[T]], Generic[W, T]):
 
     @property
     def lease_id(self) -> str | None:
-        """Its id; None where nothing was there, or where the claim acked by itself."""
-        return self._core.lease_id
+        """The lease id; None where no job was ready, or where the claim acked by itself."""
+        return self._context.lease_id
 
     @property
     def jobs(self) -> list[HeldJob[T]]:
-        """Its jobs, settled or not."""
-        return self._core.jobs
+        """All jobs of the claim, settled or not."""
+        return self._context.jobs
 
     @property
     def held(self) -> list[HeldJob[T]]:
-        """Those neither settled nor found lost."""
-        return list(self._core.held.values())
+        """The jobs neither settled nor found lost."""
+        return list(self._context.held.values())
 
     @property
     def deadline(self) -> int:
-        """When it ends, in wall ms of the server; 0 where nothing is held."""
-        return self._core.deadline
+        """When the lease ends, in wall ms of the server; 0 where nothing is held."""
+        return self._context.deadline
 
     def __iter__(self) -> Iterator[HeldJob[T]]:
-        return iter(self._core.jobs)
+        return iter(self._context.jobs)
 
     def __len__(self) -> int:
-        return len(self._core.jobs)
+        return len(self._context.jobs)
 
     def __repr__(self) -> str:
-        core = self._core
-        held = f"{len(core.held)} of {len(core.jobs)} jobs held"
-        return f"<{type(self).__name__} {core.lease_id} of {core.topic!r}: {held}, deadline={core.deadline}>"
+        lease = self._context
+        held = f"{len(lease.held)} of {len(lease.jobs)} jobs held"
+        return f"<{type(self).__name__} {lease.lease_id} of {lease.topic!r}: {held}, deadline={lease.deadline}>"
 
 
 class Lease(_Lease[Wire, T], awaits=False):
-    """Jobs that are ours until the deadline. As ``with``: acked at its end, or given back where it raises;
-    by one short attempt (`leave_ms`) where that is an interrupt.
+    """Jobs leased to this node until the deadline. Use it as ``with``: its end acks the jobs, or gives them back where
+    the block raises; by one short attempt (`leave_ms`) where that is an interrupt.
     """
 
     def __enter__(self) -> Self:
@@ -68,12 +68,12 @@ class Lease(_Lease[Wire, T], awaits=False):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        drive(self._wire, leave(self._core, error))
+        drive(self._wire, settle_on_exit(self._context, error))
 
 
 class AsyncLease(_Lease[AsyncWire, T], awaits=True):
-    """Jobs that are ours until the deadline. As ``async with``: acked at its end, or given back where it raises;
-    by one short attempt (`leave_ms`) where that is a cancellation.
+    """Jobs leased to this node until the deadline. Use it as ``async with``: its end acks the jobs, or gives them back
+    where the block raises; by one short attempt (`leave_ms`) where that is a cancellation.
     """
 
     async def __aenter__(self) -> Self:
@@ -82,4 +82,4 @@ class AsyncLease(_Lease[AsyncWire, T], awaits=True):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await drive_async(self._wire, leave(self._core, error))
+        await drive_async(self._wire, settle_on_exit(self._context, error))

@@ -1,7 +1,7 @@
-"""What becomes of the jobs of one claim, as plans.
+"""The plans of a lease: ack, nack, extend, and the end of its ``with``.
 
-A lease does not look away: where a job turns out not to be ours any more it raises LeaseLost, and where an answer was
-lost and a repeat skips a job, nobody can tell whose doing that was, so it raises Indeterminate (faults 27, 40).
+They raise LeaseLost where a job is no longer held. Where an answer was lost and the retry skips a job, the first copy
+may have settled it, so they raise Indeterminate (faults 27, 40).
 """
 
 from __future__ import annotations
@@ -11,26 +11,27 @@ from contextlib import suppress
 from typing import Any, Generic, NoReturn, TypeVar
 
 from tenure.client.calls import queues
-from tenure.client.calls.calling import posting
+from tenure.client.calls.requests import request_of
 from tenure.client.lease.held_job import HeldJob
 from tenure.client.plan.encode import path_of
-from tenure.client.plan.session import Core
+from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan, Send
-from tenure.client.replies import Claimed, Settled
 from tenure.client.transport.wire import WireError
+from tenure.contract.commands import Nack
+from tenure.contract.replies import Claimed, Settled
 from tenure.errors import Indeterminate, Invalid, LeaseLost, TenureError
 
-__all__ = ["Leased", "ack", "extend", "leave", "nack"]
+__all__ = ["Leased", "ack", "extend", "nack", "settle_on_exit"]
 
 T = TypeVar("T")
 _REASON_CHARS_MAX = 250
 
 
 class Leased(Generic[T]):
-    """What a lease is made of. ``held`` are the jobs neither settled nor lost, by seq."""
+    """The context of a lease handle. ``held`` are the jobs neither settled nor lost, by seq."""
 
-    def __init__(self, core: Core, claimed: Claimed, *, node: str, type: Any) -> None:
-        self.core = core
+    def __init__(self, session: Session, claimed: Claimed, *, node: str, type: Any) -> None:
+        self.session = session
         self.topic = claimed.topic
         self.node = node
         self.lease_id = claimed.lease_id
@@ -38,8 +39,8 @@ class Leased(Generic[T]):
         self.held = {job.seq: job for job in self.jobs} if claimed.lease_id is not None else {}
         self.deadline = min((job.deadline or 0 for job in claimed.jobs), default=0)
 
-    def chosen(self, jobs: Iterable[int | HeldJob[T]] | None) -> list[int]:
-        """The seqs that a call is about: those given, or all that are held. Raises Invalid for others."""
+    def select_seqs(self, jobs: Iterable[int | HeldJob[T]] | None) -> list[int]:
+        """Return the seqs of a call: those given, or all that are held. Raises Invalid for a job of another lease."""
         if jobs is None:
             return list(self.held)
         seqs = [job if isinstance(job, int) else job.seq for job in jobs]
@@ -49,13 +50,13 @@ class Leased(Generic[T]):
         return seqs
 
     def forget(self, seqs: Iterable[int]) -> None:
-        """These are not held any more."""
+        """Drop jobs from those that are held."""
         for seq in seqs:
             self.held.pop(seq, None)
 
 
-def _refuse(lease: Leased[Any], skipped: list[int], *, repeated: bool) -> NoReturn:
-    """Say that jobs were not ours."""
+def _raise_lost(lease: Leased[Any], skipped: list[int], *, repeated: bool) -> NoReturn:
+    """Raise LeaseLost for skipped jobs, or Indeterminate after a repeat."""
     if repeated:
         message = f"an answer was lost, and the repeat skipped {len(skipped)} jobs: perhaps the first copy settled them"
         raise Indeterminate(message, skipped=skipped)
@@ -66,19 +67,19 @@ def _refuse(lease: Leased[Any], skipped: list[int], *, repeated: bool) -> NoRetu
 def _settled(lease: Leased[Any], seqs: list[int], settled: Settled) -> int:
     lease.forget(seqs)
     if settled.skipped:
-        _refuse(lease, settled.skipped, repeated=settled.repeated)
+        _raise_lost(lease, settled.skipped, repeated=settled.repeated)
     return settled.count
 
 
 def ack(lease: Leased[Any], jobs: Iterable[int | HeldJob[Any]] | None = None) -> Plan[int]:
-    """Complete jobs of this lease, by default all that it still holds; returns how many.
+    """Complete jobs of this lease, by default all that it still holds; return how many.
 
-    Raises LeaseLost where some were not ours any more (the others are done), Indeterminate where that cannot be known.
+    Raises LeaseLost where some were no longer held (the others are done), Indeterminate where that cannot be known.
     """
-    seqs = lease.chosen(jobs)
+    seqs = lease.select_seqs(jobs)
     if not seqs:
         return 0
-    call = queues.ack(lease.core, lease.topic, seqs, node=lease.node, lease_id=lease.lease_id)
+    call = queues.ack(lease.session, lease.topic, seqs, node=lease.node, lease_id=lease.lease_id)
     return _settled(lease, seqs, (yield from call))
 
 
@@ -90,12 +91,12 @@ def nack(
     reason: str | None = None,
     dead: bool = False,
 ) -> Plan[int]:
-    """Give jobs of this lease back, by default all that it still holds; returns how many. Raises as `ack`."""
-    seqs = lease.chosen(jobs)
+    """Give jobs of this lease back, by default all that it still holds; return how many. Raises as `ack`."""
+    seqs = lease.select_seqs(jobs)
     if not seqs:
         return 0
     call = queues.nack(
-        lease.core,
+        lease.session,
         lease.topic,
         seqs,
         node=lease.node,
@@ -108,39 +109,39 @@ def nack(
 
 
 def extend(lease: Leased[Any], *, lease_ms: int | None = None) -> Plan[int]:
-    """Keep everything still held for ``lease_ms`` from now (the queue's own by default); returns the new deadline.
+    """Keep everything still held for ``lease_ms`` from now (the queue's own by default); return the new deadline.
 
-    Raises LeaseLost where some were not ours any more; the others are extended.
+    Raises LeaseLost where some were no longer held; the others are extended.
     """
     seqs = list(lease.held)
     if not seqs:
         return lease.deadline
-    call = queues.extend(lease.core, lease.topic, seqs, node=lease.node, lease_id=lease.lease_id, lease_ms=lease_ms)
+    call = queues.extend(lease.session, lease.topic, seqs, node=lease.node, lease_id=lease.lease_id, lease_ms=lease_ms)
     extended = yield from call
     lease.deadline = min(extended.deadlines.values(), default=lease.deadline)
-    if extended.skipped:  # a repeated extend skips nothing that the first one held: these are lost
+    if extended.skipped:  # a retry of an extend skips nothing that the first copy held: these jobs are lost
         lease.forget(extended.skipped)
-        _refuse(lease, extended.skipped, repeated=False)
+        _raise_lost(lease, extended.skipped, repeated=False)
     return lease.deadline
 
 
-def leave(lease: Leased[Any], error: BaseException | None) -> Plan[None]:
-    """The end of a ``with``: ack what is held where all went well, give it back where not."""
+def settle_on_exit(lease: Leased[Any], error: BaseException | None) -> Plan[None]:
+    """End a ``with``: ack the jobs still held, or give them back where the block raised."""
     if error is None:
         yield from ack(lease)
     elif isinstance(error, Exception):
-        with suppress(TenureError):  # what happened inside matters more; the lease ends by itself
+        with suppress(TenureError):  # the error of the block matters more; the lease expires by itself
             yield from nack(lease, reason=f"{type(error).__name__}: {error}"[:_REASON_CHARS_MAX])
     else:
-        yield from _drop(lease)
+        yield from _release_once(lease)
 
 
-def _drop(lease: Leased[Any]) -> Plan[None]:
-    """Give back what is held by one short attempt, because a cancellation or an interrupt must not be held up."""
+def _release_once(lease: Leased[Any]) -> Plan[None]:
+    """Give back the held jobs by one short attempt, so that a cancellation or an interrupt is not delayed."""
     seqs = list(lease.held)
     if seqs:
         lease.forget(seqs)
-        fields = {"node": lease.node, "seqs": seqs, "lease_id": lease.lease_id}
-        path, settings = path_of(lease.topic, "nack"), lease.core.settings
+        command = Nack(node=lease.node, seqs=seqs, lease_id=lease.lease_id)
+        path, settings = path_of(lease.topic, "nack"), lease.session.settings
         with suppress(WireError):
-            yield Send(posting(path, fields, step_ms_max=settings.leave_ms))
+            yield Send(request_of(path, command, step_ms_max=settings.leave_ms))

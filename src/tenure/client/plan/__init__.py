@@ -1,1 +1,1 @@
-"""A call as a plan: a generator of steps, carried out by a thread or by an event loop."""
+"""Calls as plans: generators of steps, carried out by a thread or by an event loop."""

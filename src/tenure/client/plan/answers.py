@@ -1,4 +1,4 @@
-"""From an answer to a reply or an error: statuses and codes of the wire become the few errors again."""
+"""Answers decoded: a success into its reply, any other status and code into a TenureError."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import msgspec
 
 from tenure.client.transport.wire import Response
 from tenure.contract.statuses import KIND_OF_STATUS
-from tenure.contract.surrogates import unveil, veil
+from tenure.contract.surrogates import mask_lone, unmask
 from tenure.errors import Corrupt, Indeterminate, Overloaded, TenureError
 
-__all__ = ["by_code", "decode", "decode_text", "error_of", "is_ours"]
+__all__ = ["decode", "decode_text", "error_from_code", "error_of", "is_from_server"]
 
 T = TypeVar("T")
 
@@ -27,21 +27,21 @@ _BY_CODE: dict[str, type[TenureError]] = {
 }
 
 
-class _Said(msgspec.Struct):
+class _ErrorFields(msgspec.Struct):
     code: str = ""
     message: str = ""
     detail: dict[str, Any] = {}
 
 
 class _ErrorBody(msgspec.Struct):
-    error: _Said
+    error: _ErrorFields
 
 
 _decode_error = msgspec.json.Decoder(_ErrorBody).decode
 
 
-def is_ours(response: Response) -> bool:
-    """Whether an error was written by a Tenure server, and not by something in between."""
+def is_from_server(response: Response) -> bool:
+    """Return whether a Tenure server wrote an error, and not a gateway in between."""
     try:
         return bool(_decode_error(response.body).error.code)
     except msgspec.DecodeError:
@@ -49,22 +49,22 @@ def is_ours(response: Response) -> bool:
 
 
 def error_of(response: Response) -> TenureError:
-    """The error that an answer stands for."""
+    """Return the error of an answer that is no success."""
     try:
-        said = _decode_error(response.body).error
+        fields = _decode_error(response.body).error
     except msgspec.DecodeError:
-        said = _Said()
-    if not said.code and response.status in _GATEWAY:
+        fields = _ErrorFields()
+    if not fields.code and response.status in _GATEWAY:
         message = f"something in between answered {response.status}: the server behind it is away"
         away = Overloaded(message, code="unreachable")
         away.detail = {"status": response.status}
         return away
-    message = said.message or f"the server answered {response.status} and said no more"
-    return by_code(response.status, said.code, message, said.detail)
+    message = fields.message or f"the server answered {response.status} and said no more"
+    return error_from_code(response.status, fields.code, message, fields.detail)
 
 
-def by_code(status: int, code: str, message: str, detail: dict[str, Any]) -> TenureError:
-    """An error from its parts; details that the constructor cannot take by name are set aside."""
+def error_from_code(status: int, code: str, message: str, detail: dict[str, Any]) -> TenureError:
+    """Return an error from its parts. Details are set afterwards, because they may have any name."""
     kind = _BY_CODE.get(code) or KIND_OF_STATUS.get(status, TenureError)
     error = kind(message, code=code or None)
     error.detail = {"status": status} | detail
@@ -72,24 +72,25 @@ def by_code(status: int, code: str, message: str, detail: dict[str, Any]) -> Ten
 
 
 def decode(decoder: msgspec.json.Decoder[T], response: Response) -> T:
-    """The reply. Raises TenureError where a success does not say what it should."""
+    """Return the reply of a success. Raises TenureError (``bad_answer``) where it cannot be decoded."""
     return decode_text(decoder, response.body)
 
 
 def decode_text(decoder: msgspec.json.Decoder[T], text: bytes) -> T:
-    """What a text of the server's says, with ``data`` and ``meta`` kept to the byte whatever stands in them.
+    """Decode a text of the server, with ``data`` and ``meta`` kept byte for byte.
 
-    A job whose data holds half a surrogate pair is as good as any: it must not make the others unreadable.
+    Raises TenureError (``bad_answer``). A lone surrogate in one job must not make the others unreadable, so it is
+    masked while the text is decoded.
     """
     try:
         return decoder.decode(text)
     except msgspec.DecodeError as error:
         word = secrets.token_hex(8).encode()
-        veiled = None if isinstance(error, msgspec.ValidationError) else veil(text, word)
-        if veiled is None:
+        masked = None if isinstance(error, msgspec.ValidationError) else mask_lone(text, word)
+        if masked is None:
             raise _bad_answer(error) from error
     try:
-        reply: T = _unveiled(decoder.decode(veiled), word)
+        reply: T = _unmask_raw(decoder.decode(masked), word)
     except msgspec.DecodeError as error:
         raise _bad_answer(error) from error
     return reply
@@ -99,13 +100,13 @@ def _bad_answer(error: Exception) -> TenureError:
     return TenureError(f"this is not what this client knows: {error}", code="bad_answer")
 
 
-def _unveiled(value: Any, word: bytes) -> Any:
-    """The same reply with its raw parts as they were."""
+def _unmask_raw(value: Any, word: bytes) -> Any:
+    """Return the reply with its raw parts as they were before they were masked."""
     if isinstance(value, msgspec.Raw):
-        return msgspec.Raw(unveil(bytes(value), word))
+        return msgspec.Raw(unmask(bytes(value), word))
     if isinstance(value, list):
-        return [_unveiled(item, word) for item in value]
+        return [_unmask_raw(item, word) for item in value]
     if isinstance(value, msgspec.Struct):
-        parts = {name: _unveiled(getattr(value, name), word) for name in value.__struct_fields__}
+        parts = {name: _unmask_raw(getattr(value, name), word) for name in value.__struct_fields__}
         return type(value)(**parts)
     return value

@@ -1,4 +1,4 @@
-"""The two drivers, which carry out the steps of a plan: in a thread, and on an event loop."""
+"""The two drivers of plans: `drive` in a thread, `drive_async` on an event loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any, TypeVar
 
-from tenure.client.plan.producer_ids import Lane, Lanes
+from tenure.client.plan.producer_lanes import ProducerLane, ProducerLanes
 from tenure.client.plan.steps import Open, Plan, Read, Send, Sleep, Step, Take
 from tenure.client.transport.wire import AsyncWire, Wire, WireError
 from tenure.errors import Overloaded
@@ -49,11 +49,11 @@ def _carry_out(wire: Wire, step: Step) -> Any:
             return _take(step.lanes, step.wait_ms)
 
 
-def _take(lanes: Lanes, wait_ms: int) -> Lane:
-    given: list[Lane] = []
+def _take(lanes: ProducerLanes, wait_ms: int) -> ProducerLane:
+    given: list[ProducerLane] = []
     arrived = threading.Event()
 
-    def taker(lane: Lane) -> bool:
+    def taker(lane: ProducerLane) -> bool:
         given.append(lane)
         arrived.set()
         return True
@@ -63,7 +63,7 @@ def _take(lanes: Lanes, wait_ms: int) -> Lane:
         return lane
     try:
         arrived.wait(wait_ms / 1000)
-    except BaseException:  # an interrupt: what came meanwhile goes to the next
+    except BaseException:  # an interrupt: a lane that came meanwhile goes to the next call
         lanes.forget(taker)
         if given:
             lanes.give(given[0])
@@ -75,7 +75,7 @@ def _take(lanes: Lanes, wait_ms: int) -> Lane:
 
 
 async def drive_async(wire: AsyncWire, plan: Plan[T]) -> T:
-    """Carry out a plan on the running loop and return its result. Cancelling ends the plan where it stands."""
+    """Carry out a plan on the running loop and return its result. Cancelling ends the plan at its current step."""
     try:
         step = next(plan)
         while True:
@@ -106,10 +106,10 @@ async def _carry_out_async(wire: AsyncWire, step: Step) -> Any:
             return await _take_async(step.lanes, step.wait_ms)
 
 
-async def _take_async(lanes: Lanes, wait_ms: int) -> Lane:
-    coming: asyncio.Future[Lane] = asyncio.get_running_loop().create_future()
+async def _take_async(lanes: ProducerLanes, wait_ms: int) -> ProducerLane:
+    coming: asyncio.Future[ProducerLane] = asyncio.get_running_loop().create_future()
 
-    def taker(lane: Lane) -> bool:
+    def taker(lane: ProducerLane) -> bool:
         if coming.done():
             return False
         coming.set_result(lane)

@@ -1,4 +1,6 @@
-"""From values to request bodies. JSON text that the caller already has is kept byte for byte.
+"""Encode values, records and commands into request bodies; build paths and queries.
+
+JSON text that the caller already has is kept byte for byte.
 
 A `tenure.Record` or bytes is JSON text; it is checked to be exactly one JSON value, because it is spliced into the body
 as it is. Anything else is encoded: what msgspec knows (Structs, dataclasses, dicts, dates, UUIDs) and pydantic models.
@@ -7,12 +9,14 @@ as it is. Anything else is encoded: what msgspec knows (Structs, dataclasses, di
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
+from msgspec import UNSET
 
+from tenure.contract.bodies import RecordBody
 from tenure.contract.names import check_tag, check_topic_name, describe_value
 from tenure.contract.records import Record
 from tenure.contract.values import check_seqs
@@ -21,13 +25,14 @@ from tenure.errors import Invalid
 __all__ = [
     "JsonText",
     "RecordText",
-    "body_of",
+    "encode_body",
     "json_text",
+    "list_match",
+    "list_seqs",
     "path_of",
     "query_of",
     "record_text",
     "records_text",
-    "seqs_of",
 ]
 
 SEQS_MAX = 1_000
@@ -35,7 +40,7 @@ JsonText = bytes
 
 
 def _model(value: Any) -> msgspec.Raw:
-    """A pydantic model, wherever it stands in a value."""
+    """Encode a pydantic model inside a value."""
     dump = getattr(type(value), "model_dump_json", None)
     if dump is None:
         raise NotImplementedError(f"{type(value).__name__} has no JSON form")
@@ -47,7 +52,7 @@ _look = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def json_text(value: Any) -> JsonText:
-    """A value as JSON text. Raises Invalid where it has no such form."""
+    """Encode a value as JSON text. Raises Invalid where it has no such form."""
     if isinstance(value, (bytes, bytearray, memoryview, msgspec.Raw)):
         return _checked(bytes(value))
     try:
@@ -61,7 +66,7 @@ def _checked(text: bytes) -> bytes:
         _look(text)
     except RecursionError:
         raise Invalid("bytes must be one JSON value; this one is nested too deeply") from None
-    except msgspec.DecodeError:  # half a surrogate pair, which JSON allows, or truly none
+    except msgspec.DecodeError:  # a lone surrogate, which JSON allows, or no JSON at all
         try:
             json.loads(text, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
@@ -74,13 +79,13 @@ def _refuse_constant(name: str) -> None:
 
 
 class RecordText(bytes):
-    """One record as it stands in the body of an append, checked."""
+    """One record, checked and encoded as the body of an append has it."""
 
     __slots__ = ()
 
 
 def records_text(records: Iterable[Any]) -> bytes:
-    """The ``records`` of an append as a JSON array. Raises Invalid, also where there is none."""
+    """Encode the ``records`` of an append as a JSON array. Raises Invalid, also where there is none."""
     if isinstance(records, (str, bytes, bytearray, Mapping, Record)):
         raise Invalid("records must be a list of records; got one alone: put it in a list")
     texts = [record if type(record) is RecordText else record_text(record) for record in records]
@@ -90,41 +95,36 @@ def records_text(records: Iterable[Any]) -> bytes:
 
 
 def record_text(value: Any) -> RecordText:
-    """One record for `records_text`, made ahead of time. Raises Invalid."""
+    """Encode one record for `records_text`, ahead of time. Raises Invalid."""
     if not isinstance(value, Record):
         return RecordText(b'{"data":%b}' % json_text(value))
-    fields: dict[str, Any] = {}
-    if value.tag is not None:
-        fields["tag"] = check_tag(value.tag)
-    if value.node is not None:
-        fields["node"] = value.node
-    if value.delay_ms:
-        fields["delay_ms"] = value.delay_ms
-    if value.deliver_at is not None:
-        fields["deliver_at"] = value.deliver_at
-    if value.unique_key is not None:
-        fields["unique_key"] = value.unique_key
-    more = b"" if value.meta is None else b',"meta":%b' % _checked(value.meta)
-    if fields:
-        more += b"," + body_of(fields)[1:-1]
-    return RecordText(b'{"data":%b%b}' % (_checked(value.data), more))
+    record = RecordBody(
+        data=msgspec.Raw(_checked(value.data)),
+        tag=None if value.tag is None else check_tag(value.tag),
+        node=value.node,
+        meta=UNSET if value.meta is None else msgspec.Raw(_checked(value.meta)),
+        delay_ms=value.delay_ms,
+        deliver_at=value.deliver_at,
+        unique_key=value.unique_key,
+    )
+    return RecordText(encode_body(record))
 
 
-def body_of(fields: Mapping[str, Any]) -> bytes:
-    """A body from values of ours; None stands for what was left out."""
+def encode_body(body: msgspec.Struct | Mapping[str, Any]) -> bytes:
+    """Encode a body of ours. Raises Invalid for a value that has no JSON form."""
     try:
-        return _encode({name: value for name, value in fields.items() if value is not None})
+        return _encode(body)
     except (TypeError, ValueError, OverflowError, NotImplementedError) as error:
         raise Invalid(f"this cannot be sent: {error}") from error
 
 
 def path_of(topic: str, *more: str) -> str:
-    """The path of a topic, or of something below it. Raises Invalid for a name that is none."""
+    """Return the path of a topic, or of something below it. Raises Invalid for a bad name."""
     return "/".join(("/v0/topics", check_topic_name(topic), *more))
 
 
 def query_of(path: str, **fields: str | int | bool | None) -> str:
-    """A path with its query; None stands for what was left out."""
+    """Return a path with its query; a field that is None is left out."""
     given = [
         f"{name}={quote(str(value).lower() if isinstance(value, bool) else str(value), safe='')}"
         for name, value in fields.items()
@@ -133,8 +133,13 @@ def query_of(path: str, **fields: str | int | bool | None) -> str:
     return f"{path}?{'&'.join(given)}" if given else path
 
 
-def seqs_of(seqs: Iterable[int]) -> list[int]:
-    """Seqs as they are sent. Raises Invalid."""
+def list_seqs(seqs: Iterable[int]) -> list[int]:
+    """Return seqs as they are sent. Raises Invalid."""
     listed = list(seqs)
     check_seqs(listed, count_max=SEQS_MAX, limit="seqs_max")
     return listed
+
+
+def list_match(match: str | Sequence[str] | None) -> str | list[str] | None:
+    """Return a condition on tags as it is sent."""
+    return match if match is None or isinstance(match, str) else list(match)

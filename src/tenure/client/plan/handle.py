@@ -1,8 +1,8 @@
-"""`Handle`: what a user holds of either kind, and the descriptors that make its methods.
+"""`Handle`, the base of clients, queues and leases, and the descriptors that turn plan functions into its methods.
 
-A method is written once, in the base that both kinds share. To a type checker it is a descriptor that gives one thing
-on a blocking handle and another on an asynchronous one; `ParamSpec` carries the arguments through. At run time a plain
-function takes its place in each kind, so that ``help``, `inspect` and mocks see what they see of any method.
+A method is written once, in the base that the blocking and the asynchronous kind share. To a type checker it is a
+descriptor whose result depends on the kind; `ParamSpec` carries the arguments through. At run time each kind has a
+plain function in its place, so that ``help``, `inspect` and mocks see an ordinary method.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec
 from tenure.client.plan.drive import drive, drive_async
 from tenure.client.plan.steps import Plan
 from tenure.client.transport.wire import AsyncWire, Wire
+from tenure.contract.options import expand_options
 
 __all__ = ["Call", "Handle", "Method"]
 
@@ -25,44 +26,50 @@ P = ParamSpec("P")
 
 
 class Method(ABC):
-    """What becomes a method of both kinds: of ``made``, which takes the handle's core and what the caller gives."""
+    """A plan function that becomes a method of both kinds of handle.
 
-    def __init__(self, made: Callable[..., Any]) -> None:
-        self.made = made
+    ``plan_function`` takes the handle's context as its first argument, and then the arguments of the caller.
+    """
+
+    def __init__(self, plan_function: Callable[..., Any]) -> None:
+        self.plan_function = plan_function
 
     @abstractmethod
-    def blocking(self) -> Callable[..., Any]:
-        """The method of a blocking handle."""
+    def blocking_method(self) -> Callable[..., Any]:
+        """Return the method of a blocking handle."""
 
     @abstractmethod
-    def awaiting(self) -> Callable[..., Any]:
-        """The method of an asynchronous handle."""
+    def async_method(self) -> Callable[..., Any]:
+        """Return the method of an asynchronous handle."""
 
-    def returns(self, said: str, *, awaits: bool) -> str:
-        """What the method gives, by what ``made`` says that it returns."""
-        return said.removeprefix("Plan[").removesuffix("]")
+    def return_type(self, plan_type: str, *, awaits: bool) -> str:
+        """Return the type that the method returns, from the one that ``plan_function`` declares."""
+        return plan_type.removeprefix("Plan[").removesuffix("]")
 
-    def dressed(self, owner: type, name: str, *, awaits: bool) -> Callable[..., Any]:
-        """The method as it stands in a class; it looks like what it does."""
-        method: Any = self.awaiting() if awaits else self.blocking()
-        said = inspect.signature(self.made)
-        first, *rest = said.parameters.values()
-        itself = inspect.Parameter("self", first.kind)
-        returns = self.returns(str(said.return_annotation), awaits=awaits)
-        method.__signature__ = said.replace(parameters=[itself, *rest], return_annotation=returns)
-        method.__doc__ = self.made.__doc__
+    def bind(self, owner: type, name: str, *, awaits: bool) -> Callable[..., Any]:
+        """Return the method of one class, with the name, the docstring and the signature of the plan function."""
+        method: Any = self.async_method() if awaits else self.blocking_method()
+        signature = expand_options(self.plan_function)
+        first, *rest = signature.parameters.values()
+        parameters = [inspect.Parameter("self", first.kind), *rest]
+        returns = self.return_type(str(signature.return_annotation), awaits=awaits)
+        method.__signature__ = signature.replace(parameters=parameters, return_annotation=returns)
+        method.__doc__ = self.plan_function.__doc__
         method.__module__, method.__name__, method.__qualname__ = owner.__module__, name, f"{owner.__qualname__}.{name}"
         return method  # type: ignore[no-any-return]
 
 
 class Handle(Generic[W, C]):
-    """A wire, and the first argument of the plans that go over it. ``awaits`` in a class statement says which kind."""
+    """A wire, and the context that the plans over it take as their first argument: a session, a queue or a lease.
+
+    ``awaits`` in a class statement makes the class asynchronous, or blocking.
+    """
 
     _awaits: ClassVar[bool]
 
-    def __init__(self, wire: W, core: C) -> None:
+    def __init__(self, wire: W, context: C) -> None:
         self._wire = wire
-        self._core = core
+        self._context = context
 
     def __init_subclass__(cls, *, awaits: bool | None = None) -> None:
         super().__init_subclass__()
@@ -72,15 +79,15 @@ class Handle(Generic[W, C]):
         for base in reversed(cls.__mro__):
             for name, method in list(vars(base).items()):
                 if isinstance(method, Method):
-                    setattr(cls, name, method.dressed(cls, name, awaits=awaits))
+                    setattr(cls, name, method.bind(cls, name, awaits=awaits))
 
 
 class Call(Method, Generic[C, P, T]):
-    """A plan, carried out: the method gives its result, or is awaited for it."""
+    """A method that carries out a plan and returns its result, or a coroutine of it."""
 
     if TYPE_CHECKING:
 
-        def __init__(self, made: Callable[Concatenate[C, P], Plan[T]]) -> None: ...
+        def __init__(self, plan_function: Callable[Concatenate[C, P], Plan[T]]) -> None: ...
 
         @overload
         def __get__(
@@ -96,18 +103,18 @@ class Call(Method, Generic[C, P, T]):
         def __get__(self, instance: Handle[AsyncWire, C], owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
         def __get__(self, instance: Any, owner: type) -> Any: ...
 
-    def blocking(self) -> Callable[..., Any]:
-        plan = self.made
+    def blocking_method(self) -> Callable[..., Any]:
+        plan = self.plan_function
 
         def method(self: Handle[Wire, Any], *args: Any, **options: Any) -> Any:
-            return drive(self._wire, plan(self._core, *args, **options))
+            return drive(self._wire, plan(self._context, *args, **options))
 
         return method
 
-    def awaiting(self) -> Callable[..., Any]:
-        plan = self.made
+    def async_method(self) -> Callable[..., Any]:
+        plan = self.plan_function
 
         async def method(self: Handle[AsyncWire, Any], *args: Any, **options: Any) -> Any:
-            return await drive_async(self._wire, plan(self._core, *args, **options))
+            return await drive_async(self._wire, plan(self._context, *args, **options))
 
         return method

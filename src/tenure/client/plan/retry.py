@@ -1,6 +1,6 @@
-"""What may be repeated, when, and what is raised when the outcome stays unknown.
+"""Retry: which requests are repeated, when, and the error that is raised when the outcome stays unknown.
 
-    never sent (no connection)          repeat, whatever the call
+    never sent (no connection)          repeat any call
     429, 503 of a Tenure server         nothing changed: repeat after Retry-After
     503 `indeterminate`, lost answers,
     502 and 504 of a gateway            unknown: repeat where a second copy has the effect of one, else Indeterminate
@@ -8,7 +8,7 @@
     everything else                     the answer
 
 Once an attempt's outcome is unknown, only a success resolves it. A refusal of a later copy says nothing about the
-first, so whatever ends the retries then is raised as Indeterminate. A read changes nothing, so it is never that.
+first, so the error that ends the retries is then raised as Indeterminate. A read changes nothing and never raises it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import TypeVar
 import msgspec
 
 from tenure.backoff import backoff_ms
-from tenure.client.plan.answers import decode, error_of, is_ours
-from tenure.client.plan.session import Core
+from tenure.client.plan.answers import decode, error_of, is_from_server
+from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan, Send, Sleep
 from tenure.client.transport.wire import Request, Response, WireError
-from tenure.contract.fields import Repeat
+from tenure.contract.repeat import Repeat
 from tenure.errors import Closed, Corrupt, Indeterminate, Overloaded, TenureError
 from tenure.retries import Retries
 
-__all__ = ["Answered", "Repeat", "exchange", "reply_of", "settled", "unreached"]
+__all__ = ["Answered", "exchange", "reply_of", "require_success", "unreachable_error"]
 
 T = TypeVar("T")
 
@@ -43,7 +43,10 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class _Attempt(msgspec.Struct, frozen=True):
-    """What one attempt came to: an answer that ends the call, or an error that may be waited out."""
+    """The outcome of one attempt: an answer that ends the call, or an error after which the request may be repeated.
+
+    ``unknown`` says that the request may have been carried out; ``after_s`` is the server's Retry-After.
+    """
 
     response: Response | None
     error: TenureError | None
@@ -52,10 +55,10 @@ class _Attempt(msgspec.Struct, frozen=True):
     after_s: float | None = None
 
 
-def exchange(core: Core, request: Request, repeat: Repeat) -> Plan[Answered]:
-    """Send a request until it is answered for good. Raises the few errors."""
-    settings = core.settings
-    retries = Retries(repeat, attempts_max=settings.attempts_max, retry_for_ms=settings.retry_for_ms, now_s=core.now_s)
+def exchange(session: Session, request: Request, repeat: Repeat) -> Plan[Answered]:
+    """Send a request, with retries, until an answer ends the call. Raises a TenureError."""
+    settings, now_s = session.settings, session.now_s
+    retries = Retries(repeat, attempts_max=settings.attempts_max, retry_for_ms=settings.retry_for_ms, now_s=now_s)
     while True:
         try:
             response = yield Send(request)
@@ -66,7 +69,7 @@ def exchange(core: Core, request: Request, repeat: Repeat) -> Plan[Answered]:
         if attempt.error is None:
             assert attempt.response is not None
             return Answered(attempt.response, retries.unknown)
-        wait_s = _wait_s(core, attempt, retries.count + 1)
+        wait_s = _wait_s(session, attempt, retries.count + 1)
         if not retries.may_repeat(again=attempt.again, unknown=attempt.unknown, wait_s=wait_s):
             if retries.unknown and attempt.response is not None and not attempt.unknown:
                 return Answered(attempt.response, True, attempt.error)
@@ -74,55 +77,55 @@ def exchange(core: Core, request: Request, repeat: Repeat) -> Plan[Answered]:
         yield Sleep(wait_s)
 
 
-def settled(answered: Answered) -> Answered:
-    """The answer where it is a success. Raises Indeterminate where a copy was refused after one that is unknown."""
+def require_success(answered: Answered) -> Answered:
+    """Return a success unchanged. Raises Indeterminate where a copy was refused after one whose outcome is unknown."""
     if answered.refusal is not None:
         raise _unknown(answered.refusal)
     return answered
 
 
 def reply_of(decoder: msgspec.json.Decoder[T], answered: Answered, repeat: Repeat) -> T:
-    """What a success says. Raises as `settled`, and where it makes no sense: TenureError (``bad_answer``) on a read,
-    else Indeterminate, because whoever answered may or may not have carried it out.
+    """Decode the reply of a success. Raises as `require_success`, and where it cannot be decoded: TenureError
+    (``bad_answer``) on a read, else Indeterminate, because the server may or may not have carried the request out.
     """
-    response = settled(answered).response
+    response = require_success(answered).response
     try:
         return decode(decoder, response)
     except TenureError as error:
         raise error if repeat is Repeat.READ else _unknown(error) from error
 
 
-def _wait_s(core: Core, attempt: _Attempt, count: int) -> float:
-    settings = core.settings
+def _wait_s(session: Session, attempt: _Attempt, count: int) -> float:
+    settings = session.settings
     if attempt.after_s is None:
         min_ms, max_ms = settings.backoff_min_ms, settings.backoff_max_ms
-        return backoff_ms(count, min_ms=min_ms, max_ms=max_ms, chance=core.chance) / 1000
+        return backoff_ms(count, min_ms=min_ms, max_ms=max_ms, chance=session.chance) / 1000
     after_s = min(attempt.after_s, settings.retry_after_max_ms / 1000)
-    return after_s * (1 + core.chance())
+    return after_s * (1 + session.chance())
 
 
-def unreached(error: WireError) -> TenureError:
-    """What a caller is told where the server was not reached."""
+def unreachable_error(error: WireError) -> TenureError:
+    """Return the error that the caller gets where the server was not reached."""
     if error.closed:
         return Closed(error.message, code="client_closed")
     return Overloaded(f"the server cannot be reached: {error.message}", code="unreachable")
 
 
 def _broken(error: WireError) -> _Attempt:
-    """The network failed."""
+    """Return the outcome of an attempt that the network broke."""
     if error.sent:
         lost = Overloaded(f"no answer came: {error.message}", code="unreachable")
         return _Attempt(None, lost, unknown=True, again=True)
-    return _Attempt(None, unreached(error), again=not error.closed)
+    return _Attempt(None, unreachable_error(error), again=not error.closed)
 
 
 def _judge(response: Response) -> _Attempt:
-    """What an answer says about this attempt."""
+    """Return the outcome of an attempt that was answered."""
     status = response.status
     if status < 300:
         return _Attempt(response, None)
     error = error_of(response)
-    if status in (502, 504) or (status == 503 and not is_ours(response)):
+    if status in (502, 504) or (status == 503 and not is_from_server(response)):
         return _Attempt(response, error, unknown=True, again=True)
     if isinstance(error, Indeterminate):
         return _Attempt(response, error, unknown=True, again=True, after_s=_retry_after_s(response))

@@ -1,4 +1,4 @@
-"""A call as a plan: a generator that yields steps and returns its result, and itself never waits.
+"""`Plan`: a call as a generator that yields steps and returns its result; it never waits itself.
 
 The rules of a call (what to send, what to repeat, what an answer means) are written once. A driver carries the steps
 out, blocking or on an event loop, and sends each outcome back in: a Response for `Send`, an open stream for `Open`,
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tenure.client.plan.producer_ids import Lanes
+from tenure.client.plan.producer_lanes import ProducerLanes
 from tenure.client.transport.wire import Request
 
 __all__ = ["Open", "Plan", "Read", "Send", "Sleep", "Step", "Take"]
@@ -21,32 +21,32 @@ T = TypeVar("T")
 
 
 class Send(msgspec.Struct, frozen=True, gc=False):
-    """Send a request and give back its Response."""
+    """Send a request; the outcome is its Response."""
 
     request: Request
 
 
 class Open(msgspec.Struct, frozen=True, gc=False):
-    """Open a stream and give it back; its ``response`` has the status."""
+    """Open a stream; the outcome is the stream, whose ``response`` has the status."""
 
     request: Request
 
 
 class Read(msgspec.Struct, frozen=True, gc=False):
-    """Give back the next bytes of an open stream; none where it has ended."""
+    """Read from an open stream; the outcome is its next bytes, none where it has ended."""
 
     stream: Any
 
 
 class Take(msgspec.Struct, frozen=True, gc=False):
-    """Wait for a free lane and give it back; whoever got it returns it to the lanes itself."""
+    """Wait for a free lane; the outcome is the lane, which the plan gives back itself."""
 
-    lanes: Lanes
+    lanes: ProducerLanes
     wait_ms: int
 
 
 class Sleep(msgspec.Struct, frozen=True, gc=False):
-    """Wait before going on."""
+    """Wait before the next step."""
 
     seconds: float
 

@@ -1,4 +1,4 @@
-"""Streams as iterators: one plan gives the next item, and two thin classes wait for it, blocking or on a loop."""
+"""`Feed` and `AsyncFeed`: streams as iterators, blocking or on an event loop, over one plan for the next item."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ P = ParamSpec("P")
 
 
 class Source(Protocol[T_co]):
-    """What a stream is made of. ``next`` returns None at the end; ``line`` is what has to be closed."""
+    """The plans of a stream. ``next`` returns None at the end; ``line`` is the connection to close."""
 
     line: Line
 
@@ -32,27 +32,27 @@ class Source(Protocol[T_co]):
 
 
 class _Flow(Generic[W, T]):
-    """What both kinds of feed are."""
+    """The rules of both kinds of feed."""
 
     def __init__(self, wire: W, source: Source[T]) -> None:
         self._wire = wire
         self.source = source
 
     def _next(self) -> Plan[T | None]:
-        """The next item; None at the end, also where that is our own doing."""
+        """Return the next item; None at the end, also where another thread or task closed the feed."""
         item = None
         try:
             if not self.source.line.closed:
                 item = yield from self.source.next()
         except TenureError:
-            if not self.source.line.closed:  # by another thread or task, which is why the read failed
+            if not self.source.line.closed:  # else another thread or task closed it, and so the read failed
                 raise
         if item is None:
             self.close()
         return item
 
     def close(self) -> None:
-        """End the stream, also one that somebody waits on. On a work stream this gives back what was not settled."""
+        """End the stream, also while another thread or task reads it. A work stream gives back its unsettled jobs."""
         self.source.line.close()
 
 
@@ -105,11 +105,11 @@ class AsyncFeed(_Flow[AsyncWire, T]):
 
 
 class Feeding(Method, Generic[C, P, T]):
-    """A method that gives a feed of what a source gives."""
+    """A method that returns a feed over a source."""
 
     if TYPE_CHECKING:
 
-        def __init__(self, made: Callable[Concatenate[C, P], Source[T]]) -> None: ...
+        def __init__(self, plan_function: Callable[Concatenate[C, P], Source[T]]) -> None: ...
 
         @overload
         def __get__(
@@ -125,19 +125,19 @@ class Feeding(Method, Generic[C, P, T]):
         def __get__(self, instance: Handle[AsyncWire, C], owner: type) -> Callable[P, AsyncFeed[T]]: ...
         def __get__(self, instance: Any, owner: type) -> Any: ...
 
-    def returns(self, said: str, *, awaits: bool) -> str:
-        return said.replace("Source[", "AsyncFeed[" if awaits else "Feed[", 1)
+    def return_type(self, plan_type: str, *, awaits: bool) -> str:
+        return plan_type.replace("Source[", "AsyncFeed[" if awaits else "Feed[", 1)
 
-    def blocking(self) -> Callable[..., Any]:
-        return self._giving(Feed)
+    def blocking_method(self) -> Callable[..., Any]:
+        return self._make_method(Feed)
 
-    def awaiting(self) -> Callable[..., Any]:
-        return self._giving(AsyncFeed)
+    def async_method(self) -> Callable[..., Any]:
+        return self._make_method(AsyncFeed)
 
-    def _giving(self, kind: Callable[..., Any]) -> Callable[..., Any]:
-        source = self.made
+    def _make_method(self, kind: Callable[..., Any]) -> Callable[..., Any]:
+        source = self.plan_function
 
         def method(self: Handle[Any, Any], *args: Any, **options: Any) -> Any:
-            return kind(self._wire, source(self._core, *args, **options))
+            return kind(self._wire, source(self._context, *args, **options))
 
         return method

@@ -1,4 +1,4 @@
-"""How a stream begins, and the error that it may end with."""
+"""Open an event stream, and decode the error frame that it may end with."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from tenure.client.plan.answers import by_code, error_of
+from tenure.client.plan.answers import error_from_code, error_of
 from tenure.client.plan.steps import Open, Plan
 from tenure.client.streams.sse import Frame
 from tenure.client.transport.wire import Request
 from tenure.errors import TenureError
 
-__all__ = ["error_in", "opened"]
+__all__ = ["error_of_frame", "open_stream"]
 
 
 class _Error(msgspec.Struct):
@@ -25,17 +25,17 @@ class _Error(msgspec.Struct):
 _decode_error = msgspec.json.Decoder(_Error).decode
 
 
-def error_in(frame: Frame) -> TenureError:
-    """The error that an ``error`` frame tells of: the stream's last word."""
+def error_of_frame(frame: Frame) -> TenureError:
+    """Return the error in an ``error`` frame, which is the last one of its stream."""
     try:
-        said = _decode_error(frame.data)
+        fields = _decode_error(frame.data)
     except msgspec.DecodeError:
-        said = _Error()
-    return by_code(said.code, said.error, said.message or "the stream ended with an error", said.detail)
+        fields = _Error()
+    return error_from_code(fields.code, fields.error, fields.message or "the stream ended with an error", fields.detail)
 
 
-def opened(request: Request) -> Plan[Any]:
-    """Open a stream. Raises the error that the server answers with instead, and where something else answers."""
+def open_stream(request: Request) -> Plan[Any]:
+    """Open a stream and return it. Raises the error of an answer that is no stream."""
     stream = yield Open(request)
     if stream.response.status != 200:
         stream.close()

@@ -1,7 +1,7 @@
-"""Server-sent events: chunks of bytes to frames.
+"""Server-sent events: parse chunks of bytes into frames.
 
-A frame is cut out with two searches and no byte is looked at twice, because a work stream carries a job in each. What
-came half is kept for the next chunk, up to a limit.
+A frame is cut out with two searches and no byte is looked at twice, because a work stream carries a job in each. An
+incomplete frame is kept for the next chunk, up to a limit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LINE_ENDS: Final = {ord("n"): b"\n", ord("r"): b"\r", ord("c"): b"\r\n"}
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """One event: what it is, what it says, and the id to come back with ("" where it has none)."""
+    """One event: its kind, its data, and the id to resume with ("" where it has none)."""
 
     event: bytes
     data: bytes
@@ -28,7 +28,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
 
 class FrameReader:
-    """Cuts frames out of chunks. Comments, which are the heartbeats, are dropped."""
+    """A parser of frames. It drops comments, which are the heartbeats."""
 
     __slots__ = ("_bytes_max", "_held", "_rest")
 
@@ -38,11 +38,11 @@ class FrameReader:
         self._rest = bytearray()
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        """The frames that are whole now. Raises WireError where there is none, and one grows beyond the limit."""
+        """Return the frames that are complete now. Raises WireError where none is and one grows beyond the limit."""
         return [frame for piece in self._pieces(chunk) if (frame := _frame(piece)) is not None]
 
     def feed_data(self, chunk: bytes, event: bytes) -> tuple[list[bytes], list[Frame]]:
-        """The data of the frames of one kind, and the other frames: for streams that carry little else."""
+        """Return the data of the frames of one kind, and the other frames: for streams that carry little else."""
         opening = b"event: " + event + _DATA
         datas: list[bytes] = []
         others: list[Frame] = []
@@ -68,22 +68,22 @@ class FrameReader:
             pieces = text.split(_END)
         if pieces:
             self._rest = bytearray(pieces.pop())
-        if len(self._rest) > self._bytes_max and not pieces:  # what came whole is given out before the error
+        if len(self._rest) > self._bytes_max and not pieces:  # complete frames are returned before the error
             raise WireError(f"an event is longer than {self._bytes_max} bytes", sent=True)
         return pieces
 
     def _lines(self, chunk: bytes) -> bytes:
-        """The chunk with LF for every line end. A CR at its end is held back: it may be half of one."""
+        """Return the chunk with LF for every line end. A CR at its end is held back: it may be half of a CRLF."""
         text = self._held + chunk
         if b"\r" not in text:
             self._held = b""
             return text
-        self._held = b"\r" if text.endswith(b"\r") else b""  # not ours: something in between writes lines its own way
+        self._held = b"\r" if text.endswith(b"\r") else b""  # not our server: a proxy rewrote the line ends
         return text[: len(text) - len(self._held)].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
 def _frame(piece: bytes) -> Frame | None:
-    """A frame from its lines, or None where they say nothing to us."""
+    """Parse the lines of one frame; return None where it has no data."""
     event, data, frame_id, ends = b"message", list[bytes](), "", b""
     for line in piece.split(b"\n"):
         name, _, value = line.partition(b":")
@@ -100,7 +100,7 @@ def _frame(piece: bytes) -> Frame | None:
 
 
 def _joined(lines: list[bytes], ends: bytes) -> bytes:
-    """The lines of one value with what stood between them: LF, or what the server's ``line-ends`` says."""
+    """Join the lines of one value by LF, or by the line ends that the server's ``line-ends`` lists."""
     if len(ends) != len(lines) - 1:
         return b"\n".join(lines)
     parts = [line + _LINE_ENDS.get(end, b"\n") for line, end in zip(lines, ends, strict=False)]

@@ -1,39 +1,40 @@
-"""Records of many topics, as one stream that resumes by itself."""
+"""`Watch`, the records of many topics, and `Events`, the lifecycle of jobs: streams that resume by themselves."""
 
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import msgspec
 from msgspec.json import Decoder
+from msgspec.structs import replace
 
-from tenure.client.calls.calling import posting
+from tenure.client.calls.requests import call, request_of
 from tenure.client.plan.answers import decode_text
 from tenure.client.plan.encode import path_of, query_of
-from tenure.client.plan.retry import Repeat, exchange, reply_of
-from tenure.client.plan.session import Core
+from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan
-from tenure.client.replies import CaughtUp, Gap, Lifecycle, Records, Tombstone, TopicDeleted
 from tenure.client.streams.resuming import Resuming
 from tenure.client.streams.sse import Frame
 from tenure.client.transport.wire import Request
+from tenure.contract.bodies import WatchBody, WatchFrom
 from tenure.contract.names import check_topic_name
+from tenure.contract.repeat import Repeat
+from tenure.contract.replies import CaughtUp, Gap, Lifecycle, Records, Tombstone, TopicDeleted
 from tenure.contract.values import check_whole
 from tenure.errors import Invalid, NotFound
 
-__all__ = ["Events", "Watch", "WatchEvent"]
+__all__ = ["Events", "Watch", "WatchEvent", "parse_starts"]
 
 _lifecycle = Decoder(Lifecycle)
 _gap = Decoder(Gap)
 
 
 class Events(Resuming[Lifecycle | Gap]):
-    """The life of a topic's jobs, from now on or from behind ``last_event_id``."""
+    """The lifecycle of a topic's jobs, from now on or after ``last_event_id``."""
 
-    def __init__(self, core: Core, topic: str, *, last_event_id: str | None) -> None:
-        super().__init__(core, last_event_id=last_event_id)
+    def __init__(self, session: Session, topic: str, *, last_event_id: str | None) -> None:
+        super().__init__(session, last_event_id=last_event_id)
         self._topic = topic
         self._path = path_of(topic, "events")
         self._was_open = False
@@ -41,7 +42,7 @@ class Events(Resuming[Lifecycle | Gap]):
     def _connect(self) -> Plan[None]:
         headers = {"last-event-id": self.last_event_id} if self.last_event_id else {}
         yield from self.line.open(Request("GET", self._path, headers=headers))
-        if self._was_open and not self.last_event_id:  # it broke before anything came: there is no place to go back to
+        if self._was_open and not self.last_event_id:  # it broke before the first id: there is nothing to resume from
             self._ready.append((Gap(self._topic, "disconnected"), ""))
         self._was_open = True
 
@@ -53,16 +54,14 @@ U64_MAX = 2**64 - 1
 WatchEvent = Records | Tombstone | CaughtUp | TopicDeleted
 
 
-class _Begin(msgspec.Struct):
-    from_seq: int = 0
+class _WatchSession(msgspec.Struct):
+    """The reply to a watch: where its stream is, and where it begins on each topic."""
 
-
-class _Session(msgspec.Struct):
     stream_url: str
-    topics: dict[str, _Begin] = {}
+    topics: dict[str, WatchFrom] = {}
 
 
-_session = Decoder(_Session)
+_watch_session = Decoder(_WatchSession)
 _cursors = Decoder(dict[str, int])
 _records = Decoder(Records)
 _tombstone = Decoder(Tombstone)
@@ -71,20 +70,18 @@ _topic_deleted = Decoder(TopicDeleted)
 
 
 class Watch(Resuming[WatchEvent]):
-    """Records of many topics over one connection. A session that the server has forgotten is begun anew from where
-    this reader is.
+    """Records of many topics over one connection. Where the server has forgotten the watch session, another begins
+    where this reader is.
     """
 
-    def __init__(
-        self, core: Core, topics: str | Iterable[str] | Mapping[str, int | None], *, options: Mapping[str, Any]
-    ) -> None:
-        super().__init__(core)
-        self._begins = _begins(topics)
-        self._options = options
+    def __init__(self, session: Session, body: WatchBody) -> None:
+        super().__init__(session)
+        self._body = body
+        self._begins = body.topics
         self._url = ""
         self._gone: set[str] = set()
         # Raises where it would not fit in one request, however far this reader comes.
-        posting("", {"topics": {name: {"from_seq": U64_MAX} for name in self._begins}, **options})
+        request_of("", replace(body, topics=dict.fromkeys(body.topics, WatchFrom(from_seq=U64_MAX))))
 
     def _connect(self) -> Plan[None]:
         if not self._url:
@@ -92,7 +89,7 @@ class Watch(Resuming[WatchEvent]):
         headers = {"last-event-id": self.last_event_id} if self.last_event_id else {}
         try:
             yield from self.line.open(Request("GET", self._url, headers=headers))
-        except NotFound:  # the session is no more: the server was started again, or we were away too long
+        except NotFound:  # the watch session is gone: the server was restarted, or this reader was away for too long
             yield from self._begin()
             yield from self.line.open(Request("GET", self._url))
 
@@ -100,24 +97,24 @@ class Watch(Resuming[WatchEvent]):
         return self._gone.issuperset(self._begins)
 
     def _begin(self) -> Plan[None]:
-        """Have the server remember what we follow, from where we are."""
+        """Begin a watch session on the server, from where this reader is."""
         reached = self._reached() if self.last_event_id else {}
         begins = {
-            name: {"from_seq": reached[name]} if name in reached else begin
+            name: WatchFrom(from_seq=reached[name]) if name in reached else begin
             for name, begin in self._begins.items()
             if name not in self._gone
         }
-        request = posting(query_of("/v0/watch", lenient=bool(self._url)), {"topics": begins, **self._options})
-        session = reply_of(_session, (yield from exchange(self._core, request, Repeat.READ)), Repeat.READ)
-        self._url = session.stream_url
-        for name in begins.keys() - session.topics.keys():  # deleted while we were away
+        request = request_of(query_of("/v0/watch", lenient=bool(self._url)), replace(self._body, topics=begins))
+        watch, _ = yield from call(self._session, request, _watch_session, Repeat.READ)
+        self._url = watch.stream_url
+        for name in begins.keys() - watch.topics.keys():  # deleted while this reader was away
             self._gone.add(name)
             self._ready.append((TopicDeleted(name, reached.get(name, 0), "deleted"), ""))
         # Where a topic began with its tail, that is now a number: a later session must not skip what came since.
-        self._begins = {name: {"from_seq": begin.from_seq} for name, begin in session.topics.items()}
+        self._begins = {name: WatchFrom(from_seq=begin.from_seq) for name, begin in watch.topics.items()}
 
     def _reached(self) -> dict[str, int]:
-        """Where we are on each topic: an id is that, written down."""
+        """Return where this reader is on each topic, which is what the id of a frame encodes."""
         text = self.last_event_id
         return decode_text(_cursors, urlsafe_b64decode(text + "=" * (-len(text) % 4)))
 
@@ -137,8 +134,8 @@ class Watch(Resuming[WatchEvent]):
                 return None
 
 
-def _begins(topics: str | Iterable[str] | Mapping[str, int | None]) -> dict[str, dict[str, Any]]:
-    """Where to begin on each topic, as it is sent. Raises Invalid."""
+def parse_starts(topics: str | Iterable[str] | Mapping[str, int | None]) -> dict[str, WatchFrom]:
+    """Return where a watch begins on each topic. Raises Invalid."""
     listed: Mapping[str, int | None]
     if isinstance(topics, str):
         listed = {topics: 0}
@@ -146,7 +143,8 @@ def _begins(topics: str | Iterable[str] | Mapping[str, int | None]) -> dict[str,
         listed = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 0)
     if not listed:
         raise Invalid("topics must name at least one topic")
-    return {
-        check_topic_name(name): {"tail": True} if seq is None else {"from_seq": check_whole(seq, "from_seq")}
-        for name, seq in listed.items()
-    }
+    return {check_topic_name(name): _parse_start(seq) for name, seq in listed.items()}
+
+
+def _parse_start(seq: int | None) -> WatchFrom:
+    return WatchFrom(tail=True) if seq is None else WatchFrom(from_seq=check_whole(seq, "from_seq"))

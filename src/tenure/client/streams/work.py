@@ -1,4 +1,4 @@
-"""The work stream: jobs pushed to us as they come, leased to this connection."""
+"""`Work`: the stream of jobs that the server pushes, leased to its connection."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import msgspec
 
 from tenure.client.plan.answers import decode_text
 from tenure.client.plan.encode import path_of, query_of
-from tenure.client.plan.retry import unreached
-from tenure.client.plan.session import Core
+from tenure.client.plan.retry import unreachable_error
+from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan
-from tenure.client.replies import Job
-from tenure.client.streams.opening import error_in
+from tenure.client.streams.opening import error_of_frame
 from tenure.client.streams.sse import FrameReader
 from tenure.client.transport.stream_connection import Line
 from tenure.client.transport.wire import Request, WireError
+from tenure.contract.replies import Job
 from tenure.contract.values import check_whole
 from tenure.errors import Overloaded, TenureError
 
@@ -23,38 +23,38 @@ _jobs = msgspec.json.Decoder(list[Job])
 
 
 class Work:
-    """Gives the jobs of each chunk as a list, an empty one where the server only said that it is there.
+    """A stream of lists of jobs, one per chunk; an empty list is a heartbeat.
 
-    It does not reconnect: whoever holds jobs must know that the line broke, because the server may have given them to
-    others.
+    It does not reconnect: a worker that holds jobs must know that the connection broke, because the server may have
+    given them to others.
 
     Ends where the server closes; raises Overloaded (``unreachable``, or ``disconnected`` once it was open) where the
-    network breaks, and what the server says where it refuses.
+    network breaks, and the error with which the server refuses.
     """
 
-    def __init__(self, core: Core, topic: str, *, node: str | None, max_count: int, lease_ms: int | None) -> None:
+    def __init__(self, session: Session, topic: str, *, node: str | None, max_count: int, lease_ms: int | None) -> None:
         path = query_of(
             path_of(topic, "work"),
-            node=core.node_or(node),
+            node=session.node_or(node),
             max=check_whole(max_count, "max_count"),
             lease_ms=lease_ms,
         )
         self._request = Request("GET", path)
-        self._frames = FrameReader(core.settings.frame_bytes_max)
+        self._frames = FrameReader(session.settings.frame_bytes_max)
         self._pending_error: TenureError | None = None
         self.line = Line()
 
     def open(self) -> Plan[None]:
-        """Connect, if that has not been done."""
+        """Connect unless connected."""
         if not self.line.is_open:
             try:
                 yield from self.line.open(self._request)
             except WireError as error:
-                raise unreached(error) from error
+                raise unreachable_error(error) from error
 
     def next(self) -> Plan[list[Job] | None]:
-        """The jobs that came next, none of them in a heartbeat; None where the server ended the stream. The error of an
-        ``error`` frame is raised behind the jobs that came with it: they are leased to this connection.
+        """Return the next jobs, none for a heartbeat; None where the server ended the stream. The error of an ``error``
+        frame is raised after the jobs that came with it are returned: they are leased to this connection.
         """
         if self._pending_error is not None:
             raise self._pending_error
@@ -70,7 +70,7 @@ class Work:
         datas, others = self._frames.feed_data(chunk, b"job")
         for frame in others:
             if frame.event == b"error":
-                self._pending_error = error_in(frame)
+                self._pending_error = error_of_frame(frame)
                 break
         if self._pending_error is not None and not datas:
             raise self._pending_error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenure.client.plan.steps import Plan, Read
-from tenure.client.streams.opening import opened
+from tenure.client.streams.opening import open_stream
 from tenure.client.transport.fork import renew_in_child
 from tenure.client.transport.wire import Request, WireError
 
@@ -37,7 +37,7 @@ class Line:
     def open(self, request: Request) -> Plan[None]:
         """Connect. Raises WireError, and the error that the server answers with instead of a stream."""
         self._used = True
-        self._stream = yield from opened(request)
+        self._stream = yield from open_stream(request)
         if self.closed:  # while it was being opened, when there was nothing to close
             self.drop()
 

@@ -1,4 +1,4 @@
-"""The seam between a plan and the network: small, so that everything above it runs against a fake as well."""
+"""`Wire` and `AsyncWire`: the seam between plans and the network, small enough for a fake in tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     step_ms_max: int = 0
 
     def seconds(self, ms: int) -> float:
-        """A time of the client's settings, as this request takes it."""
+        """Return a time limit of the settings in seconds, cut to ``step_ms_max``."""
         return (min(ms, self.step_ms_max) if self.step_ms_max else ms) / 1000
 
 

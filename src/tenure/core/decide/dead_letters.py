@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from tenure.contract import provenance
-from tenure.contract.config import TopicConfig, shared
+from tenure.contract.config import TopicConfig, intern_config
 from tenure.contract.provenance import Provenance
 from tenure.contract.records import Record, Stored
 from tenure.core.claim import LETTERS_MAX
@@ -66,7 +66,7 @@ def _post(
     """Append the jobs to the dead-letter topic and take them out of the queue, in one batch; park unreadable ones."""
     queue, dest = topic.queue, state.topics.get(dest_name)
     assert queue is not None
-    config = dest.config if dest is not None else shared(TopicConfig(durability=topic.config.durability))
+    config = dest.config if dest is not None else intern_config(TopicConfig(durability=topic.config.durability))
     dest_id, first_seq = (dest.id, dest.head_seq + 1) if dest is not None else (state.next_topic_id, 1)
     try:
         if dest is None:

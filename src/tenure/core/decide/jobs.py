@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
+
+from msgspec import Raw
+from msgspec.structs import asdict
 
 from tenure.contract.commands import GetJob, ListJobs, ListLeases
 from tenure.contract.names import describe_value
-from tenure.contract.records import Stored, lease_id
-from tenure.contract.replies import LeaseRow, Page
+from tenure.contract.records import lease_id
+from tenure.contract.replies import Delivery, JobInfo, JobRow, LeaseRow, Page
 from tenure.contract.values import check_whole
 from tenure.core.decide.decision import Decision, Payloads
 from tenure.core.level import Level
@@ -25,7 +27,7 @@ _STATES = ("ready", "in_flight", "delayed", "parked")
 _WINDOW = 256
 
 
-def list_jobs(state: State, command: ListJobs, now_ms: int, payloads: Payloads) -> Decision[Page]:
+def list_jobs(state: State, command: ListJobs, now_ms: int, payloads: Payloads) -> Decision[Page[JobRow]]:
     """List jobs in one state, ascending by seq, from the one after ``cursor`` on."""
     topic, queue = state.queue(command.topic)
     if command.state not in _STATES:
@@ -62,24 +64,26 @@ def _ready(topic: Topic, queue: Queue, cursor: int, wanted: int) -> list[int]:
     return found
 
 
-def describe(queue: Queue, seq: int, state: str, due_ms: int | None = None, *, wall_offset_ms: int) -> dict[str, Any]:
+def describe(queue: Queue, seq: int, state: str, due_ms: int | None = None, *, wall_offset_ms: int) -> JobRow:
     """Return a job as listings show it: its state, its holder and deadline, and why it last came back."""
-    item: dict[str, Any] = {"seq": seq, "state": state, "deliveries": queue.deliveries.get(seq, 0)}
-    lease = queue.in_flight.get(seq)
-    if lease is not None:
-        item["deliveries"] = queue.deliveries.get(seq, 1)
-        item |= {"node": lease.node, "lease_id": lease_id(lease.number)}
-        item["since"] = lease.since_ms + wall_offset_ms
-        item["deadline"] = lease.deadline_ms + wall_offset_ms
-    if due_ms is not None:
-        item["deliver_at"] = due_ms
     reason = queue.parked.get(seq) or queue.deliveries_ended.last_reason(seq)
-    if reason is not None:
-        item["reason"] = reason
-    return item
+    lease = queue.in_flight.get(seq)
+    if lease is None:
+        return JobRow(seq, state, queue.deliveries.get(seq, 0), deliver_at=due_ms, reason=reason)
+    return JobRow(
+        seq,
+        state,
+        queue.deliveries.get(seq, 1),
+        node=lease.node,
+        lease_id=lease_id(lease.number),
+        since=lease.since_ms + wall_offset_ms,
+        deadline=lease.deadline_ms + wall_offset_ms,
+        deliver_at=due_ms,
+        reason=reason,
+    )
 
 
-def get_job(state: State, command: GetJob, now_ms: int, payloads: Payloads) -> Decision[tuple[Stored, dict[str, Any]]]:
+def get_job(state: State, command: GetJob, now_ms: int, payloads: Payloads) -> Decision[JobInfo]:
     """Return one job: its record, its state, and its deliveries that ended without an ack."""
     topic, queue = state.queue(command.topic)
     seq = check_whole(command.seq, "seq")
@@ -88,19 +92,23 @@ def get_job(state: State, command: GetJob, now_ms: int, payloads: Payloads) -> D
         raise NotFound(f"no job {describe_value(seq)} in {topic.name!r}: it was never there, or it is done", seq=seq)
     offset_ms, standing = state.wall_offset_ms, state_of(queue, seq)
     dues_ms = queue.delays.due_times_ms({seq}, offset_ms) if standing == "delayed" else {}
-    about = describe(queue, seq, standing, dues_ms.get(seq), wall_offset_ms=offset_ms)
-    about["history"] = [
-        {
-            "lease_id": lease_id(d.lease),
-            "node": d.node,
-            "from": d.since_ms + offset_ms,
-            "to": d.until_ms + offset_ms,
-            "end": d.end,
-            "reason": d.reason,
-        }
+    row = describe(queue, seq, standing, dues_ms.get(seq), wall_offset_ms=offset_ms)
+    history = [
+        Delivery(lease_id(d.lease), d.node, d.since_ms + offset_ms, d.until_ms + offset_ms, d.end, d.reason)
         for d in queue.deliveries_ended.get(seq, ())
     ]
-    return None, (payloads.records(topic, [seq, 1])[0], about), Level.NOW
+    record = payloads.records(topic, [seq, 1])[0]
+    job = JobInfo(
+        topic=topic.name,
+        ts=record.ts,
+        producer=record.node,
+        tag=record.tag,
+        data=Raw(record.data),
+        meta=None if record.meta is None else Raw(record.meta),
+        history=history,
+        **asdict(row),
+    )
+    return None, job, Level.NOW
 
 
 def state_of(queue: Queue, seq: int) -> str:
@@ -112,7 +120,7 @@ def state_of(queue: Queue, seq: int) -> str:
     return "delayed" if seq in queue.delayed else "ready"
 
 
-def list_leases(state: State, command: ListLeases, now_ms: int, payloads: Payloads) -> Decision[Page]:
+def list_leases(state: State, command: ListLeases, now_ms: int, payloads: Payloads) -> Decision[Page[LeaseRow]]:
     """List live leases by number: node, jobs, start, and the earliest deadline of their jobs."""
     topic, queue = state.queue(command.topic)
     limit, after = clamp_limit(command.limit, state.settings), after_number(command.cursor)

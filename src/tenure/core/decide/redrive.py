@@ -9,10 +9,10 @@ import msgspec
 
 from tenure.contract import provenance, replies
 from tenure.contract.commands import Reaches, Redrive
+from tenure.contract.dead_letters import Selection
 from tenure.contract.names import check_reason, describe_value
 from tenure.contract.provenance import Provenance
 from tenure.contract.records import Record, Stored
-from tenure.contract.selection import Selection
 from tenure.contract.values import check_flag, check_reaches, check_seqs, check_whole
 from tenure.core.decide.decision import Decided, Payloads, Steps, append_copies
 from tenure.core.decide.evict import evict_over_cap

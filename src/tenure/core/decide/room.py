@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tenure.contract.config import TopicConfig, bounded, parse_config, patch_config
+from tenure.contract.config import TopicConfig, clamp_durations, parse_config, patch_config
 from tenure.contract.names import check_topic_name, describe_value
 from tenure.contract.share import Share
 from tenure.core.priority import share_of
@@ -45,7 +45,9 @@ def read_patch(state: State, given: Mapping[str, Any], *, topic: str, existing: 
 
 def _within_limits(state: State, config: TopicConfig) -> TopicConfig:
     settings = state.settings
-    return bounded(config, window_ms_max=settings.idempotency_window_ms_max, backoff_ms_max=settings.delay_ms_max)
+    return clamp_durations(
+        config, window_ms_max=settings.idempotency_window_ms_max, backoff_ms_max=settings.delay_ms_max
+    )
 
 
 def check_topic_room(topic: Topic | None, config: TopicConfig, *, records: int, size: int) -> None:

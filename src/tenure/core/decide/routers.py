@@ -107,7 +107,7 @@ def delete_router(state: State, command: DeleteRouter, now_ms: int, payloads: Pa
     return RouterDeleted(now_ms, command.router), True, Level.SYNCED
 
 
-def list_routers(state: State, command: ListRouters, now_ms: int, payloads: Payloads) -> Decision[Page]:
+def list_routers(state: State, command: ListRouters, now_ms: int, payloads: Payloads) -> Decision[Page[Router]]:
     """List routers by name, those between the given topics only, and those that the caller reaches."""
     limit, prefix = clamp_limit(command.limit, state.settings), check_prefix(command.prefix)
     after, source, dest, reaches = after_name(command.cursor), command.source, command.dest, command.reaches

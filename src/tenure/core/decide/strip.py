@@ -6,13 +6,11 @@ The cost follows what is shown, not the length of the queue.
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
-
-from msgspec.structs import asdict
 
 from tenure.contract.commands import Strip
-from tenure.contract.config import as_dict
 from tenure.contract.records import lease_id
+from tenure.contract.replies import JobRow, QueueStrip, StripLease
+from tenure.contract.replies.topics import config_info
 from tenure.contract.values import check_whole
 from tenure.core.claim import next_ready
 from tenure.core.decide.decision import Payloads, Steps
@@ -38,7 +36,7 @@ _SEQS_MAX = 20_000
 """How many seqs are looked at for one end: where more parked jobs lie there, fewer jobs are shown."""
 
 
-def strip(state: State, command: Strip, now_ms: int, payloads: Payloads) -> Steps[tuple[dict[str, Any], int]]:
+def strip(state: State, command: Strip, now_ms: int, payloads: Payloads) -> Steps[tuple[QueueStrip, int]]:
     """Describe a queue: ``head`` and ``tail`` jobs at its ends, ascending by seq, and its oldest ``leases``.
 
     Parked jobs are listed apart. ``next`` is the job that is next in line, at either end or between, or None.
@@ -53,21 +51,21 @@ def strip(state: State, command: Strip, now_ms: int, payloads: Payloads) -> Step
     last = _last(topic, queue, tail, above=reached)
     upcoming = next_ready(topic, queue)
     offset_ms = state.wall_offset_ms
-    reply = {
-        "topic": topic.name,
-        "now": now_ms + offset_ms,
-        "next_at": queue.next_change_ms + offset_ms if queue.next_change_ms != NEVER else None,
-        "head_seq": topic.head_seq,
-        "count": topic.count,
-        "config": as_dict(topic.config),
-        "queue": asdict(queue_info(state, topic, queue, now_ms + offset_ms, payloads)),
-        "head": _describe_all(queue, first, offset_ms),
-        "tail": _describe_all(queue, last, offset_ms),
-        "next": _describe_all(queue, [upcoming], offset_ms)[0] if upcoming is not None else None,
-        "parked": _describe_all(queue, list(islice(queue.parked, _PARKED_SHOWN)), offset_ms),
-        "leases": [_describe_lease(queue, lease, offset_ms) for lease in islice(queue.leases.values(), leases)],
-        "leases_count": len(queue.leases),
-    }
+    reply = QueueStrip(
+        topic=topic.name,
+        now=now_ms + offset_ms,
+        next_at=queue.next_change_ms + offset_ms if queue.next_change_ms != NEVER else None,
+        head_seq=topic.head_seq,
+        count=topic.count,
+        config=config_info(topic.config),
+        queue=queue_info(state, topic, queue, now_ms + offset_ms, payloads),
+        head=_describe_all(queue, first, offset_ms),
+        tail=_describe_all(queue, last, offset_ms),
+        next=_describe_all(queue, [upcoming], offset_ms)[0] if upcoming is not None else None,
+        parked=_describe_all(queue, list(islice(queue.parked, _PARKED_SHOWN)), offset_ms),
+        leases=[_describe_lease(queue, lease, offset_ms) for lease in islice(queue.leases.values(), leases)],
+        leases_count=len(queue.leases),
+    )
     return reply, Level.NOW
 
 
@@ -102,20 +100,20 @@ def _last(topic: Topic, queue: Queue, wanted: int, *, above: int) -> list[int]:
     return found[-wanted:] if wanted else []
 
 
-def _describe_all(queue: Queue, seqs: list[int], offset_ms: int) -> list[dict[str, Any]]:
+def _describe_all(queue: Queue, seqs: list[int], offset_ms: int) -> list[JobRow]:
     states = {seq: state_of(queue, seq) for seq in seqs}
     delayed = {seq for seq, state in states.items() if state == "delayed"}
     dues_ms = queue.delays.due_times_ms(delayed, offset_ms) if delayed else {}
     return [describe(queue, seq, state, dues_ms.get(seq), wall_offset_ms=offset_ms) for seq, state in states.items()]
 
 
-def _describe_lease(queue: Queue, lease: Lease, offset_ms: int) -> dict[str, Any]:
+def _describe_lease(queue: Queue, lease: Lease, offset_ms: int) -> StripLease:
     """Describe one lease: how many jobs it still holds, in all its parts, and the first of them."""
-    return {
-        "lease_id": lease_id(lease.number),
-        "node": lease.node,
-        "since": lease.since_ms + offset_ms,
-        "deadline": queue.deadline_ms(lease.number) + offset_ms,
-        "held": queue.held_count(lease.number),
-        "seqs": list(islice(queue.each_held(lease.number), _SEQS_SHOWN)),
-    }
+    return StripLease(
+        lease_id=lease_id(lease.number),
+        node=lease.node,
+        since=lease.since_ms + offset_ms,
+        deadline=queue.deadline_ms(lease.number) + offset_ms,
+        held=queue.held_count(lease.number),
+        seqs=list(islice(queue.each_held(lease.number), _SEQS_SHOWN)),
+    )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 
 from tenure.contract.commands import DeleteTopic, GetTopic, ListTopics, PatchTopic, PutTopic
-from tenure.contract.config import TopicConfig, as_dict
+from tenure.contract.config import TopicConfig
 from tenure.contract.names import check_topic_name
 from tenure.contract.replies import Page, QueueCounts, TopicInfo
+from tenure.contract.replies.topics import config_info
 from tenure.contract.values import check_flag, check_reaches
 from tenure.core.claim import ack_holes, next_ready, ready_count
 from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
@@ -101,7 +102,7 @@ def _describe(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> To
         next_seq=topic.head_seq + 1,
         count=topic.count,
         bytes=topic.bytes,
-        config=as_dict(topic.config),
+        config=config_info(topic.config),
         effective_priority=effective_priority(topic, wall_ms),
         last_write_ts=topic.last_write_ms,
         last_read_ts=topic.last_read_ms,
@@ -145,7 +146,7 @@ def _oldest_ready_ms(state: State, topic: Topic, queue: Queue, wall_ms: int, pay
     return max(0, wall_ms - ts_ms)
 
 
-def list_topics(state: State, command: ListTopics, now_ms: int, payloads: Payloads) -> Decision[Page]:
+def list_topics(state: State, command: ListTopics, now_ms: int, payloads: Payloads) -> Decision[Page[str]]:
     """List the names of topics in order. The cursor is opaque; a corrupt one is Invalid."""
     limit, prefix = clamp_limit(command.limit, state.settings), check_prefix(command.prefix)
     names = state.sorted_names()

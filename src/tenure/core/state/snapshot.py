@@ -14,7 +14,7 @@ from operator import itemgetter
 import msgspec
 from pyroaring import BitMap64
 
-from tenure.contract.config import TopicConfig, shared
+from tenure.contract.config import TopicConfig, intern_config
 from tenure.core.state.client_marks import ClientMarks
 from tenure.core.state.deliveries import Delivery, EndedDeliveries
 from tenure.core.state.frame_index import SegmentIndex, make_index
@@ -224,7 +224,7 @@ def _dump_keys(keys: KeyWindow, now_ms: int) -> bytes | None:
 
 
 def _topic_from(snapshot: TopicSnapshot) -> Topic:
-    topic = Topic(snapshot.id, snapshot.name, shared(snapshot.config))
+    topic = Topic(snapshot.id, snapshot.name, intern_config(snapshot.config))
     topic.created_ms, topic.implicit = snapshot.created_ms, snapshot.implicit
     topic.head_seq, topic.floor = snapshot.head_seq, snapshot.floor
     topic.count, topic.bytes = snapshot.count, snapshot.live_bytes

@@ -8,9 +8,11 @@ that the key reaches. Listings look only where the key reaches, so their cost do
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+
+from msgspec.structs import replace
 
 from tenure.broker.broker import Broker
+from tenure.contract.replies import ConfigInfo
 from tenure.core.paging import after_name
 from tenure.core.state.router import Router
 from tenure.errors import Conflict, Denied
@@ -38,12 +40,11 @@ def mask_cycle(call: Call, conflict: Conflict) -> Conflict:
     )
 
 
-def shown_config(call: Call, config: dict[str, Any]) -> dict[str, Any]:
+def shown_config(call: Call, config: ConfigInfo) -> ConfigInfo:
     """Return a topic's config without the name of a dead-letter topic that the caller's key does not reach."""
-    dead_letter = config["dead_letter"]
-    if dead_letter is None or visible(call, dead_letter):
+    if config.dead_letter is None or visible(call, config.dead_letter):
         return config
-    return config | {"dead_letter": None, "dead_letter_hidden": True}
+    return replace(config, dead_letter=None, dead_letter_hidden=True)
 
 
 def listed_prefixes(call: Call, prefix: str = "") -> list[str]:

@@ -7,16 +7,15 @@ are copied as they are in the log. Names of topics and lease ids need no escapin
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from tenure.contract.records import Stored
 from tenure.contract.replies import Extended, Grant, Settled
 from tenure.http.api.app import Call
-from tenure.http.api.render import encode, performance, record, reply
+from tenure.http.api.render import encode, performance
 from tenure.http.streams.sse import field
 from tenure.http.wire.message import Request, Response
 
-__all__ = ["job_frames", "listed", "one_job", "render_claim", "render_extended", "render_settled"]
+__all__ = ["job_frames", "render_claim", "render_extended", "render_settled"]
 
 
 def render_claim(request: Request, claim: Grant) -> Response:
@@ -105,18 +104,4 @@ def render_extended(call: Call, answered: Extended, fsync_ms: float) -> Response
             b",".join([b'"%d":%d' % pair for pair in answered.deadlines.items()]),
             performance(call.request, fsync_ms),
         ),
-    )
-
-
-def listed(request: Request, fields: dict[str, Any], next_cursor: str | None) -> Response:
-    """A page; ``next_cursor`` is there only when more pages are."""
-    return reply(request, fields if next_cursor is None else fields | {"next_cursor": next_cursor})
-
-
-def one_job(request: Request, topic: str, stored: Stored, about: dict[str, Any]) -> Response:
-    """A job: its record as it was written, where it stands, and what became of its deliveries so far."""
-    known = {name: value for name, value in about.items() if name != "seq"}
-    return Response(
-        200,
-        b'{"topic":"%b",%b,%b,%b}' % (topic.encode(), record(stored)[1:-1], encode(known)[1:-1], performance(request)),
     )

@@ -9,11 +9,12 @@ import msgspec
 
 from tenure.broker.answer import Answer
 from tenure.contract.records import Stored
+from tenure.contract.replies import Tombstone
 from tenure.core.level import Level
 from tenure.http.api.app import Call
 from tenure.http.wire.message import Request, Response
 
-__all__ = ["Stopwatch", "as_fields", "encode", "performance", "record", "reply"]
+__all__ = ["Stopwatch", "as_fields", "encode", "gap_text", "performance", "record", "reply"]
 
 encode: Final = msgspec.json.Encoder().encode
 """A value of ours as JSON: names, numbers, configs. Never ``data`` or ``meta``."""
@@ -66,3 +67,10 @@ def record(stored: Stored, *, tags: bool = True, meta: bool = True, data: bool =
     if meta and stored.meta is not None:
         out += b',"meta":' + stored.meta
     return out + b"}"
+
+
+def gap_text(gap: Tombstone, *, topic: str | None = None) -> bytes:
+    """Return a tombstone; on a watch, which follows several topics, its topic comes first."""
+    fields = msgspec.structs.asdict(gap)
+    del fields["topic"]
+    return encode(fields if topic is None else {"topic": topic} | fields)

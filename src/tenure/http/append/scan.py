@@ -19,7 +19,7 @@ import msgspec
 
 from tenure.contract.bodies import AppendBody
 from tenure.contract.records import Record
-from tenure.contract.surrogates import unveil, veil_all
+from tenure.contract.surrogates import mask_all, unmask
 from tenure.errors import Invalid
 from tenure.http.api.body import check_wholes, invalid_body, twice
 from tenure.http.append.json_cursor import Cursor, CutOff, Malformed
@@ -159,7 +159,7 @@ class AppendScan:
             cursor.skip(self._record_bytes_max)
         except Malformed as error:
             yield from self._decode_found()
-            yield from self._read_veiled(error)
+            yield from self._read_masked(error)
             return
         self._found.append(self._cut(start, cursor.at))
         self._found_bytes += cursor.at - start
@@ -175,7 +175,7 @@ class AppendScan:
             self._found, self._found_bytes = [], 0
             yield
 
-    def _read_veiled(self, error: Malformed) -> Iterator[None]:
+    def _read_masked(self, error: Malformed) -> Iterator[None]:
         """Read a record that the decoder refused: it may have half of a surrogate pair.
 
         How long it is comes out by trying, with more of the text each time. Raises the error where that is not it.
@@ -183,35 +183,35 @@ class AppendScan:
         start, size = self._cursor.at, _VEILED_BYTES_MIN
         while size:
             yield
-            veiled = veil_all(self._cut(start, start + size), self._word)
+            masked = mask_all(self._cut(start, start + size), self._word)
             yield
-            cursor = Cursor(veiled or b"")
+            cursor = Cursor(masked or b"")
             try:
                 cursor.skip(len(cursor.text) - 1)
             except Malformed as refused:
-                error = refused if veiled else error
+                error = refused if masked else error
                 size = self._larger(size, start)
             else:
                 yield
-                text = (veiled or b"")[: cursor.at]
-                self._cursor.advance(len(unveil(text, self._word)))
-                self._records.append((yield from self._decode_veiled(text)))
+                text = (masked or b"")[: cursor.at]
+                self._cursor.advance(len(unmask(text, self._word)))
+                self._records.append((yield from self._decode_masked(text)))
                 return
         if isinstance(error, CutOff) and start + self._record_bytes_max < len(self._body):
             raise self._record_too_large()
         raise Malformed(f"{error}, in records[{len(self._records)}]")
 
-    def _decode_veiled(self, text: bytes) -> Generator[None, None, bytes | Record]:
+    def _decode_masked(self, text: bytes) -> Generator[None, None, bytes | Record]:
         """Decode a record with half of a surrogate pair, which only its data may have. Raises Invalid."""
         index = len(self._records)
         start, end = yield from find_data(text, index=index, limits=self._limits)
-        rest = unveil(text[:start] + b"0" + text[end:], self._word)
+        rest = unmask(text[:start] + b"0" + text[end:], self._word)
         try:
             records = yield from decode_records([rest], first=index, limits=self._limits)
         except msgspec.DecodeError:
             raise Invalid("a string outside of data holds half of a surrogate pair") from None
         yield from check_depth(text[start:end], f"records[{index}].data")
-        data = unveil(text[start:end], self._word)
+        data = unmask(text[start:end], self._word)
         return data if isinstance(records[0], bytes) else msgspec.structs.replace(records[0], data=data)
 
     def _larger(self, size: int, start: int) -> int:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from msgspec.structs import asdict
 
 from tenure.contract.names import check_topic_name, describe_value
+from tenure.contract.replies import JobPage, LeasePage
 from tenure.errors import Invalid
 from tenure.http.api.app import Call, Route
 from tenure.http.api.context import Context
 from tenure.http.api.prefixes import shown_config
 from tenure.http.api.query import Query
-from tenure.http.api.queue_render import listed, one_job
 from tenure.http.api.render import reply
 from tenure.http.streams.shared import streams_of
 from tenure.http.wire.message import Response
@@ -30,49 +30,37 @@ def jobs(context: Context, call: Call) -> Response:
     if state is None:
         state = "ready"
     page = context.broker.jobs(topic, state=state, limit=query.whole("limit", _PAGE), cursor=query.text("cursor"))
-    items = [_dressed(item) for item in page.items]
-    return listed(call.request, {"topic": topic, "state": state, "jobs": items}, page.next_cursor)
-
-
-def _dressed(item: dict[str, Any]) -> dict[str, Any]:
-    """A job as the wire names its parts: what the server made carries a ``$``."""
-    return {"$seq": item["seq"], **{name: value for name, value in item.items() if name != "seq"}}
+    return reply(call.request, JobPage(topic, state, page.items, page.next_cursor))
 
 
 def job(context: Context, call: Call) -> Response:
-    """One job: its record, where it stands, and how its deliveries ended."""
+    """One job: its record, its state, and how its deliveries ended."""
     topic, text = check_topic_name(call.names["topic"]), call.names["seq"]
     if not (text.isascii() and text.isdigit()) or len(text) > _DIGITS_MAX:
         raise Invalid(f"a job is named by its seq, a whole number; got {describe_value(text)}", field="seq")
-    stored, about = context.broker.job(topic, int(text))
-    return one_job(call.request, topic, stored, about)
+    return reply(call.request, context.broker.job(topic, int(text)))
 
 
 def leases(context: Context, call: Call) -> Response:
     """Live leases: who holds what, since when and until when."""
     topic, query = check_topic_name(call.names["topic"]), Query(call.request)
     page = context.broker.leases(topic, limit=query.whole("limit", _PAGE), cursor=query.text("cursor"))
-    return listed(call.request, {"topic": topic, "leases": page.items}, page.next_cursor)
+    return reply(call.request, LeasePage(topic, page.items, page.next_cursor))
 
 
 def strip(context: Context, call: Call) -> Response:
-    """Both ends of a queue with the id of the newest event it shows, for whoever follows from there."""
+    """Both ends of a queue with the id of the newest event it shows, so that a reader can follow from there."""
     topic, query = check_topic_name(call.names["topic"]), Query(call.request)
-    fields = context.broker.strip(
+    found = context.broker.strip(
         topic, head=query.whole("head", _PAGE), tail=query.whole("tail", _TAIL), leases=query.whole("leases", _LEASES)
     )
-    for part in ("head", "tail", "parked"):
-        fields[part] = [_dressed(item) for item in fields[part]]
-    fields["next"] = _dressed(fields["next"]) if fields["next"] is not None else None
-    fields["config"] = shown_config(call, fields["config"])
-    fields["event_id"] = streams_of(context).events.mark()
-    return reply(call.request, fields)
+    fields = asdict(found) | {"config": shown_config(call, found.config)}
+    return reply(call.request, fields | {"event_id": streams_of(context).events.mark()})
 
 
 def meters(context: Context, call: Call) -> Response:
     """Histograms of one queue: time in queue, processing time, deliveries."""
-    topic = check_topic_name(call.names["topic"])
-    return reply(call.request, {"topic": topic, **context.broker.meters(topic)})
+    return reply(call.request, context.broker.meters(check_topic_name(call.names["topic"])))
 
 
 _READ = frozenset({"read"})

@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from importlib.metadata import version
 from typing import Any, Final
 
+from tenure.contract.replies import Health, Ready
 from tenure.errors import Closed, NotFound
 from tenure.http.api.app import Call, Route, error_response
 from tenure.http.api.context import Context
@@ -20,7 +21,7 @@ _VERSION: Final = version("tenure")
 
 def health(context: Context, call: Call) -> Response:
     """Report that the process answers, and nothing more."""
-    return reply(call.request, {"status": "ok", "version": _VERSION, "uptime_ms": context.uptime_ms})
+    return reply(call.request, Health("ok", _VERSION, context.uptime_ms))
 
 
 def ready(context: Context, call: Call) -> Response:
@@ -36,7 +37,7 @@ def ready(context: Context, call: Call) -> Response:
             raise Closed("this server is shutting down: use another", code="shutting_down")
     except Closed as error:
         return _not_ready(context, call, error)
-    return reply(call.request, {"status": "ready", "wal_replay_complete": True, "topics": topics})
+    return reply(call.request, Ready("ready", wal_replay_complete=True, topics=topics))
 
 
 def _not_ready(context: Context, call: Call, error: Closed) -> Response:

@@ -6,8 +6,6 @@ from asyncio import CancelledError
 from collections.abc import Awaitable, Coroutine
 from typing import Any, Final
 
-import msgspec
-
 from tenure.broker.broker import Broker
 from tenure.contract import commands
 from tenure.contract.bodies import AppendBody, DiffBody
@@ -21,7 +19,7 @@ from tenure.http.api.body import Reader
 from tenure.http.api.command import command
 from tenure.http.api.context import Context
 from tenure.http.api.query import Query
-from tenure.http.api.render import Stopwatch, as_fields, encode, performance, record
+from tenure.http.api.render import Stopwatch, as_fields, gap_text, performance, record
 from tenure.http.api.shares import share_of
 from tenure.http.append.body import read_append
 from tenure.http.append.long_work import finish
@@ -104,7 +102,7 @@ async def _refuse_once_durable(broker: Broker, topic: str, conflict: Conflict) -
     so a repeat waits as the first copy does (fault 26).
     """
     info = broker.topic(topic, touch=False)
-    if info.config["durability"] != "memory" and info.durable_seq < conflict.detail["last_seq"]:
+    if info.config.durability != "memory" and info.durable_seq < conflict.detail["last_seq"]:
         await broker.synced()
     raise conflict
 
@@ -142,7 +140,6 @@ async def _waited(request: Request, reading: Awaitable[Difference], body: DiffBo
 
 def _difference(request: Request, found: Difference, body: DiffBody) -> Response:
     tags, meta = body.include_tags, body.include_meta
-    tombstone = msgspec.structs.asdict(found.tombstone) if found.tombstone is not None else None
     return Response(
         200,
         b'{"topic":"%b","records":[%b],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,'
@@ -154,7 +151,7 @@ def _difference(request: Request, found: Difference, body: DiffBody) -> Response
             found.head_seq,
             found.earliest_seq,
             b"true" if found.caught_up else b"false",
-            encode(tombstone),
+            b"null" if found.tombstone is None else gap_text(found.tombstone),
             found.lag,
             performance(request),
         ),

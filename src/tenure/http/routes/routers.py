@@ -17,7 +17,6 @@ from tenure.http.api.command import built
 from tenure.http.api.context import Context
 from tenure.http.api.prefixes import check_router, mask_cycle
 from tenure.http.api.query import Query
-from tenure.http.api.queue_render import listed
 from tenure.http.api.render import reply
 from tenure.http.api.shares import share_of
 from tenure.http.wire.message import Response, Result
@@ -73,7 +72,10 @@ def list_routers(context: Context, call: Call) -> Response:
         cursor=query.text("cursor"),
         reaches=lambda name: visible(call, name),
     )
-    return listed(call.request, {"routers": [router_fields(router) for router in page.items]}, page.next_cursor)
+    fields: dict[str, Any] = {"routers": [router_fields(router) for router in page.items]}
+    if page.next_cursor is not None:
+        fields["next_cursor"] = page.next_cursor
+    return reply(call.request, fields)
 
 
 def delete_router(context: Context, call: Call) -> DeleteRouter:

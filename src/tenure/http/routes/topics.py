@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
+from tenure.contract import replies
 from tenure.contract.commands import DeleteTopic, PatchTopic, PutTopic
 from tenure.contract.config_body import ConfigBody, PatchBody, config_fields
-from tenure.contract.replies import TopicInfo
+from tenure.contract.replies import DeletedTopic, Distribution, QueueMeters, TopicInfo
 from tenure.core.paging import cursor_of
 from tenure.http.api.app import Call, Route
 from tenure.http.api.auth import check_name, visible
@@ -56,8 +57,8 @@ def _patched(call: Call, info: TopicInfo, fsync_ms: float) -> Response:
 
 
 def _configured(call: Call, info: TopicInfo, created: bool, *, fsync_ms: float) -> Response:
-    fields = {"topic": info.topic, "type": info.type, "created": created, "config": shown_config(call, info.config)}
-    return reply(call.request, fields, status=201 if created else 200, fsync_ms=fsync_ms)
+    put = replies.PutTopic(info.topic, info.type, created, shown_config(call, info.config))
+    return reply(call.request, put, status=201 if created else 200, fsync_ms=fsync_ms)
 
 
 def get_topic(context: Context, call: Call) -> Response:
@@ -91,12 +92,15 @@ def list_topics(context: Context, call: Call) -> Response:
     return reply(call.request, fields)
 
 
-def _brief(meters: dict[str, Any]) -> dict[str, Any]:
-    """Return the numbers of a queue without the buckets, for a list."""
-    quantiles = {
-        f"{name}_p99": meters[name]["p99"] for name in ("in_queue_ms", "processing_ms") if meters[name]["count"]
-    }
-    return {name: value for name, value in meters.items() if not isinstance(value, dict) or name == "worst"} | quantiles
+def _brief(meters: QueueMeters) -> dict[str, Any]:
+    """Return the numbers of a queue without the buckets: what a list has room for."""
+    fields = msgspec.structs.asdict(meters)
+    del fields["topic"], fields["deliveries"]
+    for name in ("in_queue_ms", "processing_ms"):
+        times: Distribution = fields.pop(name)
+        if times.count:
+            fields[f"{name}_p99"] = times.p99
+    return fields
 
 
 def delete_topic(_: Context, call: Call) -> DeleteTopic:
@@ -109,8 +113,7 @@ def delete_topic(_: Context, call: Call) -> DeleteTopic:
 
 def _deleted(call: Call, answered: tuple[bool, list[str]], fsync_ms: float) -> Response:
     deleted, routers = answered
-    fields = {"topic": call.names["topic"], "deleted": deleted, "routers_removed": routers}
-    return reply(call.request, fields, fsync_ms=fsync_ms)
+    return reply(call.request, DeletedTopic(call.names["topic"], deleted, routers), fsync_ms=fsync_ms)
 
 
 def topic_fields(call: Call, info: TopicInfo) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import msgspec
 
 from tenure.broker.broker import Broker
 from tenure.broker.serving.streams import Subscription
-from tenure.core.lifecycle import Lifecycle
+from tenure.contract.replies import Lifecycle
 from tenure.errors import Closed, Invalid, Overloaded
 from tenure.http.api.render import encode
 from tenure.http.streams import sse

@@ -14,13 +14,11 @@ from collections import deque
 from collections.abc import Awaitable, Iterator
 from typing import Final, TypeVar
 
-import msgspec
-
 from tenure.broker.broker import Broker
 from tenure.contract.records import Stored
 from tenure.contract.replies import Difference, Tombstone
 from tenure.errors import Corrupt, NotFound
-from tenure.http.api.render import encode, record
+from tenure.http.api.render import encode, gap_text, record
 from tenure.http.streams import sse
 from tenure.http.streams.watch import Following, Session, encode_cursors
 from tenure.http.wire.message import Send
@@ -154,7 +152,7 @@ class Follower:
         self._gaps_sent[name] = 0 if recreated else gap.gap_to
         self._live.discard(name)
         cursor = onward if recreated else max(min(gap.gap_to, onward), cursor)
-        await self._emit(name, b"tombstone", encode({"topic": name} | msgspec.structs.asdict(gap)), cursor=cursor)
+        await self._emit(name, b"tombstone", gap_text(gap, topic=name), cursor=cursor)
         return cursor
 
     async def _send_damage(self, name: str, error: Corrupt) -> None:
@@ -163,7 +161,7 @@ class Follower:
         info = self._broker.topic(name, touch=False)
         gap = Tombstone(first, last, "unreadable", last - first + 1, info.earliest_seq, info.head_seq)
         self._live.discard(name)
-        await self._emit(name, b"tombstone", encode({"topic": name} | msgspec.structs.asdict(gap)), cursor=last)
+        await self._emit(name, b"tombstone", gap_text(gap, topic=name), cursor=last)
         self._due.append(name)
 
     async def _send_deleted(self, name: str, cursor: int) -> None:

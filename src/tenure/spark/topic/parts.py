@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tenure.client.replies import Diff, ReadRecord, Tombstone
+from tenure.contract.replies import Diff, ReadRecord, Tombstone
 from tenure.errors import Corrupt
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 )
 
 from tenure.client.client import Client
-from tenure.client.replies import Diff
+from tenure.contract.replies import Diff
 from tenure.errors import Invalid
 from tenure.spark.topic.options import ReadOptions, open_client, read_options, write_options
 from tenure.spark.topic.parts import COLUMNS, Found, Missed, data_loss, missed_in, read_part, split, to_arrow
@@ -89,7 +89,7 @@ class TopicReader(DataSourceReader):
         options = self._options
         with open_client(options.url) as client:
             info = client.topic(options.topic)
-            head_seq = info.durable_seq if info.config.get("durability") == "fsync" else info.head_seq
+            head_seq = info.durable_seq if info.config.durability == "fsync" else info.head_seq
             starts = {"earliest": info.earliest_seq, "latest": head_seq + 1}
             first_seq = options.start if isinstance(options.start, int) else starts[options.start]
             last_seq = head_seq if options.last_seq is None else options.last_seq

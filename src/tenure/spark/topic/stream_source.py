@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from tenure.client.replies import TopicInfo
+from tenure.contract.replies import TopicInfo
 from tenure.spark.topic.options import ReadOptions, open_client
 from tenure.spark.topic.parts import Missed, data_loss
 from tenure.spark.topic.source import Part, parts_between, read_rows
@@ -85,7 +85,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def end_of(info: TopicInfo) -> int:
     """Return the seq above the last record that cannot vanish any more: a stream never goes back."""
-    return 1 + (info.head_seq if info.config.get("durability") == "memory" else info.durable_seq)
+    return 1 + (info.head_seq if info.config.durability == "memory" else info.durable_seq)
 
 
 def next_end(info: TopicInfo, start_seq: int, end_seq: int, options: ReadOptions) -> int:

@@ -19,6 +19,8 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import asdict
+
 from tenure.client.config import DELIVERIES_MAX
 from tenure.contract.config import DEFAULTS, as_dict
 from tenure.errors import Conflict, Denied, NotFound
@@ -47,11 +49,12 @@ async def declare(client: AsyncClient, options: TaskOptions) -> bool:
     where the key may not read it: such a worker could not claim from it either.
     """
     try:
-        stored = (await client.topic(options.queue)).config
+        config = (await client.topic(options.queue)).config
     except NotFound:
         return (await client.put_topic(options.queue, **options.queue_config())).created
-    if stored["type"] != "queue":
+    if config.type != "queue":
         return await _claim_log(client, options)
+    stored = asdict(config)
     changes = to_change(options, stored)
     _warn_of_differences(options, {**stored, **changes})
     if changes:

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from tenure.client.replies import Job
+from tenure.contract.replies import Job
 from tenure.errors import Closed, Overloaded, TenureError
 from tenure.worker.runtime.job import HeldJob
 from tenure.worker.runtime.link import Link

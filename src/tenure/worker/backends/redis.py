@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import Final, Unpack
 
 from tenure.client.batching.acker import Acker
-from tenure.client.replies import Extended, Settled
+from tenure.contract.options import LeaseOptions
+from tenure.contract.replies import Extended, Settled
 from tenure.errors import Invalid
 from tenure.timers import model
 from tenure.timers.model import Held
@@ -93,15 +94,9 @@ class _Verdicts:
         self._deliveries_max = deliveries_max
 
     async def ack(
-        self,
-        topic: str,
-        seqs: Sequence[int],
-        *,
-        node: str | None = None,
-        lease_ids: Sequence[str] | None = None,
-        lease_id: str | None = None,
+        self, topic: str, seqs: Sequence[int], *, node: str | None = None, **leases: Unpack[LeaseOptions]
     ) -> Settled:
-        timers = _all_held(seqs, lease_ids, lease_id)
+        timers = _all_held(seqs, **leases)
         return _settled(topic, timers, await self._timers.commit(topic, timers))
 
     async def nack(
@@ -110,13 +105,12 @@ class _Verdicts:
         seqs: Sequence[int],
         *,
         node: str | None = None,
-        lease_ids: Sequence[str] | None = None,
-        lease_id: str | None = None,
         delay_ms: int | None = None,
         reason: str | None = None,
         dead: bool = False,
+        **leases: Unpack[LeaseOptions],
     ) -> Settled:
-        timers = _all_held(seqs, lease_ids, lease_id)
+        timers = _all_held(seqs, **leases)
         if dead:
             return _settled(topic, timers, await self._timers.reject(topic, timers, reason=reason or ""))
         backoff = self._options.backoff
@@ -132,11 +126,10 @@ class _Verdicts:
         seqs: Sequence[int],
         *,
         node: str | None = None,
-        lease_ids: Sequence[str] | None = None,
-        lease_id: str | None = None,
         lease_ms: int | None = None,
+        **leases: Unpack[LeaseOptions],
     ) -> Extended:
-        timers = _all_held(seqs, lease_ids, lease_id)
+        timers = _all_held(seqs, **leases)
         answer = await self._timers.extend(topic, timers, lease_ttl_ms=lease_ms)
         skipped = _seqs(timers, answer.lost)
         return Extended(topic, {seq: answer.deadline_ms for seq in seqs if seq not in skipped}, skipped)
@@ -147,10 +140,10 @@ def _held(seq: int, lease_id: str) -> Held:
     return Held(timer_id, token, seq)
 
 
-def _all_held(seqs: Sequence[int], lease_ids: Sequence[str] | None, lease_id: str | None) -> list[Held]:
-    """Pair each seq with its lease id; a lease id names its timer, so one cannot stand for several seqs."""
-    leases = lease_ids if lease_ids is not None else [lease_id or ""] * len(seqs)
-    return [_held(seq, lease) for seq, lease in zip(seqs, leases, strict=True)]
+def _all_held(seqs: Sequence[int], **leases: Unpack[LeaseOptions]) -> list[Held]:
+    """Return each seq with its lease; one lease for several seqs is impossible, because a lease names its timer."""
+    ids = leases.get("lease_ids") or [leases.get("lease_id") or ""] * len(seqs)
+    return [_held(seq, lease) for seq, lease in zip(seqs, ids, strict=True)]
 
 
 def _settled(topic: str, timers: Sequence[Held], settled: model.Settled) -> Settled:

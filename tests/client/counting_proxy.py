@@ -1,4 +1,4 @@
-"""The door of a server, with somebody at it who counts: every attempt to get in, and when each caller was let in."""
+"""`CountingProxy`: a proxy before a server that counts connections and streams, and can refuse all."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import time
 from contextlib import suppress
 from typing import Self
 
-__all__ = ["Door"]
+__all__ = ["CountingProxy"]
 
 
-class Door:
-    """Passes bytes to the port behind it while it is ``open``; otherwise whoever comes is counted and turned away.
+class CountingProxy:
+    """A proxy that passes bytes to a port while it is ``open``; otherwise it counts and refuses each connection.
 
     ``attempts`` are the times of all connections, ``streams`` those of streams that the server began to answer.
     """
@@ -38,11 +38,11 @@ class Door:
 
     @property
     def live_count(self) -> int:
-        """Streams that are open."""
+        """The number of open streams."""
         return len(self._live)
 
     def shut(self) -> None:
-        """Turn away whoever comes from now on, and forget who came before."""
+        """Refuse connections from now on, and forget earlier ones."""
         self.open = False
         self.attempts.clear()
         self.streams.clear()
@@ -77,7 +77,7 @@ class Door:
         self._writers -= {writer, back}
 
     async def _requests(self, reader: asyncio.StreamReader, back: asyncio.StreamWriter, asked: asyncio.Event) -> None:
-        """What the caller says; a connection that was used for calls may become a stream."""
+        """Pass requests on; a connection that was used for calls may become a stream."""
         with suppress(OSError):
             while data := await reader.read(1 << 16):
                 if b"/events " in data[:300] or b"/work?" in data[:300]:

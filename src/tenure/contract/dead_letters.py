@@ -1,4 +1,4 @@
-"""`Selection`: which dead letters a redrive, a list or a drop is about."""
+"""`Selection`: the dead letters that a redrive, a listing or a drop is about."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class TagMatch(Protocol):
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """All dead letters, or those that every given condition takes; ``reason_like`` is a part of the reason."""
+    """All dead letters, or those that meet every given condition; ``reason_like`` is a part of the reason."""
 
     seqs: Set[int] | None = None
     match: TagMatch | None = None
     reason_like: str | None = None
 
     def takes(self, seq: int, tag: str | None, reason: str) -> bool:
-        """Return whether a dead letter is meant."""
+        """Return whether a dead letter meets every condition."""
         if self.seqs is not None and seq not in self.seqs:
             return False
         if self.match is not None and not self.match.matches(tag):

@@ -1,10 +1,10 @@
-"""What a producer does between its callers and its requests, without waiting for anything itself.
+"""`Batcher`: puts of a producer gathered into batches, without waiting for anything itself.
 
     put ──► waiting ──► pending ──► batch ──► settled
             no room     next batch  in flight
 
 One batch is in flight at a time, so the order of puts is the order of seqs, and everything that comes meanwhile makes
-up the next batch. Both producers, on an event loop and for threads, drive this one; neither repeats its rules.
+up the next batch. Both producers, on an event loop and for threads, drive it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 from tenure.client.batching.put import Put
 from tenure.client.batching.settings import PUT_BYTES, ProducerSettings
 from tenure.client.plan.encode import RecordText
-from tenure.client.replies import Produced
+from tenure.contract.replies import Produced
 from tenure.errors import Invalid, TenureError
 
 __all__ = ["Batch", "Batcher", "own"]
@@ -29,26 +29,26 @@ Batch = list[Put[W]]
 class Batcher(Generic[W]):
     """Puts in the order of their callers, made into batches. Not safe for threads: the driver locks.
 
-    ``tell`` is called with every put that has its outcome, unless its caller gave up.
+    ``report`` is called with every put that has its outcome, unless its caller gave up.
     """
 
     def __init__(
         self,
         settings: ProducerSettings,
         *,
-        tell: Callable[[Put[W]], None],
+        report: Callable[[Put[W]], None],
     ) -> None:
         self._settings = settings
-        self._tell = tell
-        # Both are for their order and for taking one out of the middle, which is what a cancelled put does. Looking for
-        # the first entry of a plain dict would pass over all that were taken out before it.
+        self._report = report
+        # Ordered, because a cancelled put is taken out of the middle: looking for the first entry of a plain dict would
+        # pass over all that were taken out before it.
         self._waiting: OrderedDict[Put[W], None] = OrderedDict()
         self._pending: OrderedDict[Put[W], None] = OrderedDict()
         self._flying: Batch[W] = []
         self._numbers = 0
         self._bytes = 0
 
-    # What a driver asks
+    # State
 
     @property
     def idle(self) -> bool:
@@ -86,7 +86,7 @@ class Batcher(Generic[W]):
     # In
 
     def add(self, put: Put[W]) -> None:
-        """Take a put in. Raises what is wrong with its record, where there is room to look at it now."""
+        """Add a put. Raises Invalid for a bad record at once where there is room to encode it."""
         self._numbers += 1
         put.number = self._numbers
         if self.crowded:
@@ -110,7 +110,7 @@ class Batcher(Generic[W]):
     # Out
 
     def take(self) -> Batch[W]:
-        """The next batch, which is in flight from now on; empty where nothing is pending."""
+        """Cut the next batch, which is in flight from now on, and return it; empty where nothing is pending."""
         assert not self._flying, "one batch is in flight at a time"
         self._flying = batch = self._cut()
         for put in batch:
@@ -129,19 +129,19 @@ class Batcher(Generic[W]):
                 break
         return batch
 
-    def accepted(self, part: Batch[W], produced: Produced) -> None:
-        """All or a part of the batch in flight is durable."""
+    def accept(self, part: Batch[W], produced: Produced) -> None:
+        """Report success for all or a part of the batch in flight."""
         if len(produced.seqs) != len(part):
             message = f"the answer to {len(part)} records tells of {len(produced.seqs)}"
-            self.refused(part, TenureError(message, code="bad_answer"))
+            self.refuse(part, TenureError(message, code="bad_answer"))
             return
         for put, seq in zip(part, produced.seqs, strict=True):
             put.seq = seq
             if not put.given_up:
-                self._tell(put)
+                self._report(put)
 
-    def refused(self, part: Batch[W], error: Exception) -> list[Batch[W]]:
-        """All or a part of the batch in flight failed: what to send instead, in order; nothing where the error stands.
+    def refuse(self, part: Batch[W], error: Exception) -> list[Batch[W]]:
+        """Report a failure of all or a part of the batch in flight, or return what to send instead, in order.
 
         A server refuses a batch as a whole for one bad record. Halves of it find that record in a few more requests,
         and its neighbours go through.
@@ -153,8 +153,8 @@ class Batcher(Generic[W]):
             self._settle(put, error if len(part) == 1 else own(error))
         return []
 
-    def landed(self) -> None:
-        """Every put of the batch in flight has its outcome: its room goes to those that wait."""
+    def finish_batch(self) -> None:
+        """End the batch in flight, whose puts all have their outcome, and admit puts that wait for its room."""
         for put in self._flying:
             self._bytes -= put.cost_bytes
             put.text = _SENT
@@ -164,7 +164,7 @@ class Batcher(Generic[W]):
     # The end
 
     def give_up(self, put: Put[W]) -> None:
-        """Its caller does not wait any more: it is not sent, if it was not yet, and not told."""
+        """Drop a put whose caller waits no longer: it is not sent, if it was not yet, and not reported."""
         put.given_up = True
         if put in self._pending:
             del self._pending[put]
@@ -185,11 +185,11 @@ class Batcher(Generic[W]):
     def _settle(self, put: Put[W], error: Exception) -> None:
         put.error = error
         if not put.given_up:
-            self._tell(put)
+            self._report(put)
 
 
 def own(error: Exception) -> Exception:
-    """The same error for one caller of several: raising one object in many places would tangle their tracebacks."""
+    """Return a copy of an error for one caller of several: raising one object in many places mixes their tracebacks."""
     if not isinstance(error, TenureError):
         return error
     copy = type(error)(error.message, code=error.code)

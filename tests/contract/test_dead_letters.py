@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.contract.selection import Selection
+from tenure.contract.dead_letters import Selection
 from tenure.core.tag_match import parse_match
 
 

@@ -1,4 +1,4 @@
-"""A wire in a test's hand: real requests to a real server, held back, counted, or robbed of their answers."""
+"""A wire that a test controls: real requests to a real server, held back, counted, or without their answers."""
 
 from __future__ import annotations
 

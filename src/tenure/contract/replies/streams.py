@@ -1,10 +1,10 @@
-"""What a watch and an event stream tell, beside the records."""
+"""Items of a watch and of an event stream: batches of records, and the lifecycle of jobs."""
 
 from __future__ import annotations
 
 import msgspec
 
-from tenure.client.replies.records import ReadRecord
+from tenure.contract.replies.records import ReadRecord
 
 __all__ = ["CaughtUp", "Gap", "Lifecycle", "Records", "TopicDeleted"]
 
@@ -34,8 +34,14 @@ class TopicDeleted(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class Lifecycle(msgspec.Struct, frozen=True):
-    """One thing that happened to jobs; ``runs`` are first seq, count, first seq, count and so on. Times are wall ms."""
+class Lifecycle(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One change in the life of jobs of a queue (or of records of a log: produced only). Times are wall ms.
+
+    ``runs`` are first seq, count, first seq, count and so on. ``deliveries`` is given where all jobs of the row share
+    it, ``lease_id`` where they share one lease. ``deliver_at`` is when the first of them can be claimed, where that is
+    not at once. ``origin`` is the topic that records were moved from, as dead letters or by a redrive: they were
+    produced there and not here.
+    """
 
     event: str
     topic: str
@@ -52,7 +58,7 @@ class Lifecycle(msgspec.Struct, frozen=True):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Events that this reader missed: the server was started again, or it was away for too long."""
+    """Events that this reader missed: the server was restarted, or the reader was away for too long."""
 
     topic: str
     reason: str

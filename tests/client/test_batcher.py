@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure import Record
-from tenure.client.batching.gather import Batch, Batcher
+from tenure.client.batching.batcher import Batch, Batcher
 from tenure.client.batching.put import Put
 from tenure.client.batching.settings import PUT_BYTES, ProducerSettings
-from tenure.client.replies import Produced
+from tenure.contract.replies import Produced
 from tenure.errors import Closed, Invalid, NotFound, Overloaded
 
 
@@ -22,7 +22,7 @@ class Callers:
 
     def __init__(self, **options: Any) -> None:
         self.told: dict[str, int | Exception] = {}
-        self.gather: Batcher[str] = Batcher(ProducerSettings(**options), tell=self._tell)
+        self.gather: Batcher[str] = Batcher(ProducerSettings(**options), report=self._tell)
         self._seq = 0
 
     def _tell(self, put: Put[str]) -> None:
@@ -30,20 +30,20 @@ class Callers:
         self.told[put.waiter] = put.error or put.seq
 
     def put(self, name: str, data: Any = 1, *, tag: str | None = None, unique_key: str | None = None) -> Put[str]:
-        put = Put((data, tag, None, 0, None, unique_key), name)
+        put = Put((data, {"tag": tag, "unique_key": unique_key}), name)
         self.gather.add(put)
         return put
 
     def accept(self, part: Batch[str]) -> None:
         first = self._seq + 1
         self._seq += len(part)
-        self.gather.accepted(part, Produced("q", first, self._seq, len(part)))
+        self.gather.accept(part, Produced("q", first, self._seq, len(part)))
 
     def send(self) -> str:
         """One batch that goes through; the names in it."""
         batch = self.gather.take()
         self.accept(batch)
-        self.gather.landed()
+        self.gather.finish_batch()
         return names(batch)
 
 
@@ -121,7 +121,7 @@ def test_giving_up_leaks_nothing_wherever_the_put_stands():
     for put in (flying, pending, waiting):
         callers.gather.give_up(put)
     callers.accept(batch)
-    callers.gather.landed()
+    callers.gather.finish_batch()
     assert callers.send() == "c e"
     assert callers.told == {"c": 2, "e": 3}
     assert callers.gather._bytes == 0
@@ -132,8 +132,8 @@ def test_a_failure_reaches_exactly_the_callers_of_its_batch_each_with_an_error_o
     for name in "abc":
         callers.put(name)
     batch = callers.gather.take()
-    assert callers.gather.refused(batch, NotFound("no such topic", code="topic_not_found", topic="q")) == []
-    callers.gather.landed()
+    assert callers.gather.refuse(batch, NotFound("no such topic", code="topic_not_found", topic="q")) == []
+    callers.gather.finish_batch()
     assert callers.send() == "c"
     first, second = callers.told["a"], callers.told["b"]
     assert isinstance(first, NotFound)
@@ -155,8 +155,8 @@ def test_a_batch_that_is_refused_as_invalid_is_split_until_only_the_bad_records_
         if all(good[int(put.waiter)] for put in part):
             callers.accept(part)
         else:
-            parts[:0] = callers.gather.refused(part, Invalid("one of these"))
-    callers.gather.landed()
+            parts[:0] = callers.gather.refuse(part, Invalid("one of these"))
+    callers.gather.finish_batch()
     told = [callers.told[f"{number}"] for number in range(len(good))]
     assert [isinstance(outcome, int) for outcome in told] == good
     seqs = [outcome for outcome in told if isinstance(outcome, int)]
@@ -169,7 +169,7 @@ def test_an_answer_that_tells_of_fewer_records_than_were_sent_fails_them_all():
     callers = Callers()
     callers.put("a")
     callers.put("b")
-    callers.gather.accepted(callers.gather.take(), Produced("q", 1, 1, 1))
+    callers.gather.accept(callers.gather.take(), Produced("q", 1, 1, 1))
     assert [getattr(outcome, "code", None) for outcome in callers.told.values()] == ["bad_answer", "bad_answer"]
 
 
@@ -181,7 +181,7 @@ def test_what_was_not_sent_can_be_abandoned():
     callers.put("c")
     callers.gather.abandon(Closed("closed"))
     callers.accept(batch)
-    callers.gather.landed()
+    callers.gather.finish_batch()
     assert callers.told["a"] == 1
     assert isinstance(callers.told["b"], Closed)
     assert isinstance(callers.told["c"], Closed)
@@ -215,7 +215,7 @@ def test_an_error_that_is_not_ours_is_passed_on_as_it_is():
     callers = Callers()
     callers.put("a")
     callers.put("b")
-    callers.gather.refused(callers.gather.take(), error := RuntimeError("a bug"))
+    callers.gather.refuse(callers.gather.take(), error := RuntimeError("a bug"))
     assert callers.told == {"a": error, "b": error}
     assert not isinstance(error, Overloaded)
 
@@ -237,7 +237,7 @@ def test_whatever_happens_every_put_is_told_once_in_order_and_no_byte_is_lost_co
     gather, puts, parts = callers.gather, list[Put[str]](), list[Batch[str]]()
     for step, number in steps:
         if step in ("put", "unique"):
-            put = Put(("x" * number, None, None, 0, None, f"{number}" if step == "unique" else None), f"{len(puts)}")
+            put = Put(("x" * number, {"unique_key": f"{number}" if step == "unique" else None}), f"{len(puts)}")
             try:
                 gather.add(put)
             except Invalid:
@@ -251,9 +251,9 @@ def test_whatever_happens_every_put_is_told_once_in_order_and_no_byte_is_lost_co
             if step == "accept":
                 callers.accept(part)
             else:
-                parts[:0] = gather.refused(part, Invalid("no") if step == "refuse" else NotFound("none"))
+                parts[:0] = gather.refuse(part, Invalid("no") if step == "refuse" else NotFound("none"))
             if not parts:
-                gather.landed()
+                gather.finish_batch()
         elif step == "give up" and number < len(puts):
             gather.give_up(puts[number])
         elif step == "abandon":

@@ -1,6 +1,6 @@
 """Many clients or workers in one process, each with connections of its own, until standard input ends.
 
-python -m tests.client.crowd KIND URL COUNT TOPIC
+python -m tests.client.many_clients KIND URL COUNT TOPIC
 """
 
 from __future__ import annotations

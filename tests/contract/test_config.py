@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.contract import config as configs
-from tenure.contract.config import DEFAULTS, Backoff, TopicConfig, as_dict, bounded, parse_config, shared
+from tenure.contract.config import DEFAULTS, Backoff, TopicConfig, as_dict, clamp_durations, intern_config, parse_config
 from tenure.errors import Conflict, Invalid
 
 WHOLE = ("cap_records", "cap_bytes", "max_deliveries", "max_ack_holes", "max_in_flight")
@@ -109,12 +109,12 @@ def test_an_operators_limits_clamp_the_window_and_the_back_off_and_nothing_else(
     asked = parse(
         type="queue", ttl_ms=9_000, idempotency_window_ms=9_000, retry_backoff={"min_ms": 200, "max_ms": 9_000}
     )
-    within = bounded(asked, window_ms_max=1_000, backoff_ms_max=100)
+    within = clamp_durations(asked, window_ms_max=1_000, backoff_ms_max=100)
     assert within == msgspec.structs.replace(
         asked, idempotency_window_ms=1_000, retry_backoff=Backoff(min_ms=100, max_ms=100)
     )
-    assert bounded(asked, window_ms_max=9_000, backoff_ms_max=9_000) is asked
-    assert bounded(within, window_ms_max=1_000, backoff_ms_max=100) is within
+    assert clamp_durations(asked, window_ms_max=9_000, backoff_ms_max=9_000) is asked
+    assert clamp_durations(within, window_ms_max=1_000, backoff_ms_max=100) is within
 
 
 @pytest.mark.parametrize("field", WHOLE)
@@ -186,7 +186,7 @@ def test_equal_configs_are_one_object() -> None:
     assert parse() is DEFAULTS
     one, other = parse(type="queue", ttl_ms=5), parse(ttl_ms=5, type="queue")
     assert one is other
-    assert shared(TopicConfig(type="queue", ttl_ms=5)) is one
+    assert intern_config(TopicConfig(type="queue", ttl_ms=5)) is one
 
 
 def test_many_odd_configs_do_not_pile_up() -> None:

@@ -12,18 +12,18 @@ import msgspec
 
 from tenure import AsyncClient, Client
 from tenure.client import Acker, AsyncProducer, ClientSettings, Diff, Job, Producer
-from tenure.client.replies import QueueCounts
-from tests.client.holding import HeldBlockingWire, HeldWire
+from tenure.contract.replies import QueueCounts
+from tests.client.held_wire import HeldBlockingWire, HeldWire
 from tests.kit.server import Running
 
-__all__ = ["HeldClient", "HeldThreadClient", "held_client", "held_thread_client"]
+__all__ = ["HeldBlockingClient", "HeldClient", "held_blocking_client", "held_client"]
 
 _QUEUE: dict[str, Any] = {"type": "queue", "durability": "fsync"}
 _names = count(1)
 
 
 class HeldClient:
-    """On an event loop."""
+    """A client on an event loop, its wire, and a queue of its own."""
 
     def __init__(self, client: AsyncClient, wire: HeldWire, topic: str) -> None:
         self.client = client
@@ -60,7 +60,7 @@ class HeldClient:
         return data
 
 
-class HeldThreadClient:
+class HeldBlockingClient:
     """For threads, of which it has some."""
 
     def __init__(self, client: Client, wire: HeldBlockingWire, topic: str, threads: ThreadPoolExecutor) -> None:
@@ -99,10 +99,10 @@ async def held_client(server: Running, **settings: int) -> AsyncIterator[HeldCli
 
 
 @contextmanager
-def held_thread_client(server: Running, **settings: int) -> Iterator[HeldThreadClient]:
+def held_blocking_client(server: Running, **settings: int) -> Iterator[HeldBlockingClient]:
     limits, topic = _limits(settings), f"bench-{next(_names)}"
     wire = HeldBlockingWire(server.url, settings=limits)
     with Client(wire=wire, settings=limits) as client, ThreadPoolExecutor(32) as threads:
         client.put_topic(topic, **_QUEUE)
         wire.clear()
-        yield HeldThreadClient(client, wire, topic, threads)
+        yield HeldBlockingClient(client, wire, topic, threads)
