@@ -11,7 +11,7 @@ from tenure import Broker, Record
 from tenure.broker.serving.coordinator import Coordinator
 from tenure.broker.serving.waiting_line import Line
 from tenure.contract.commands import Claim
-from tenure.core.claim import LETTERS_MAX
+from tenure.core.ready_jobs import LETTERS_MAX
 from tenure.core.state.topic import Topic
 from tenure.testing.clock import ManualClock
 from tests.kit.brokers import make_queue, numbers, start, turn

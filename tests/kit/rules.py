@@ -15,12 +15,12 @@ from tenure import Record, Settings
 from tenure.contract import commands as c
 from tenure.contract import replies
 from tenure.contract.records import Stored
-from tenure.core.claim import ready_count
 from tenure.core.decide.decision import Decided
 from tenure.core.decide.forward import forward
 from tenure.core.decide.table import DECIDES
 from tenure.core.events import Appended, Event, Opened
 from tenure.core.fold import fold
+from tenure.core.ready_jobs import ready_count
 from tenure.core.records import ends_of, slice_blob, unpack
 from tenure.core.state.invariants import invariants
 from tenure.core.state.ranges import each

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tenure.broker.durability.trim import trim_due
 from tenure.broker.engine import Engine
 from tenure.broker.serving.streams import WorkStream
-from tenure.core.claim import choose
+from tenure.core.ready_jobs import choose
 from tenure.core.state.invariants import invariants
 from tenure.core.state.snapshot import dump_checkpoint, load_checkpoint
 from tenure.core.state.state import State

@@ -18,7 +18,7 @@ _CONSTANTS: tuple[tuple[str, str, int], ...] = (
     ("tenure.core.state.delays", "_STALE_MIN", 1),
     ("tenure.core.state.deliveries", "ENDED_JOBS_MAX", 5),
     ("tenure.core.state.deliveries", "ENDED_PER_JOB_MAX", 2),
-    ("tenure.core.claim", "LETTERS_MAX", 2),
+    ("tenure.core.ready_jobs", "LETTERS_MAX", 2),
     ("tenure.core.decide.claim", "LETTERS_MAX", 2),
     ("tenure.core.decide.dead_letters", "LETTERS_MAX", 2),
     ("tenure.core.decide.redrive", "_WINDOW", 3),

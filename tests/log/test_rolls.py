@@ -7,7 +7,7 @@ import pytest
 from tenure.log import FileLog
 from tenure.log.damage.survey import Survey
 from tenure.log.segment import segment_name
-from tenure.log.spares import unpublished_name
+from tenure.log.spare_segments import unpublished_name
 from tenure.testing.simdisk import SimDisk
 from tests.log.model import Model, open_log
 

@@ -15,7 +15,7 @@ from redis.asyncio.client import PubSub
 from tenure.contract.repeat import Repeat
 from tenure.faststream import TimersBroker
 from tenure.timers import Timers, TimersSettings
-from tenure.timers.outage import Outage
+from tenure.timers.outage_log import Outage
 from tenure.timers.retry import RetryingCaller
 from tenure.timers.scripts import Keys
 from tenure.timers.wire import Command, NoAnswer, NotSent, client_of

@@ -16,7 +16,7 @@ from threading import Lock
 
 from tenure.log.disk import Disk, File
 from tenure.log.segment import SEGMENTS, segment_name
-from tenure.log.spares import unpublished_name
+from tenure.log.spare_segments import unpublished_name
 
 __all__ = ["BRIEF_BYTES_MAX", "FileSync", "Removal", "Roll", "Syncs"]
 

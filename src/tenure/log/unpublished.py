@@ -14,7 +14,7 @@ from tenure.log.disk import Disk, write_whole
 from tenure.log.frame import CHUNK_BYTES
 from tenure.log.interface import Position
 from tenure.log.segment import HEAD_BYTES, SEGMENTS, Head, parse_head, segment_name
-from tenure.log.spares import unpublished_name
+from tenure.log.spare_segments import unpublished_name
 from tenure.log.walk import Walk
 
 __all__ = ["clear_spares", "find_unpublished", "publish_next"]

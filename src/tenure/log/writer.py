@@ -28,7 +28,7 @@ from tenure.log.interface import Entry, Sync
 from tenure.log.opening import NO_ROOM, no_room_error
 from tenure.log.reader import SegmentFiles
 from tenure.log.segment import HEAD_BYTES, Head
-from tenure.log.spares import Spare, Spares
+from tenure.log.spare_segments import Spare, Spares
 from tenure.log.sync import FileSync, Removal, Roll, Syncs
 
 __all__ = ["OFFSET_MAX", "SegmentWriter"]

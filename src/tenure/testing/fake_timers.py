@@ -15,7 +15,7 @@ import msgspec
 
 from tenure.contract.repeat import Repeat
 from tenure.testing.clock import ManualClock
-from tenure.timers.outage import Outage, log_report
+from tenure.timers.outage_log import Outage, log_report
 from tenure.timers.scripts import Answer
 from tenure.timers.settings import TimersSettings
 from tenure.timers.timers import Timers

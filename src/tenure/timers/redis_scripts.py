@@ -12,7 +12,7 @@ from tenure.contract.names import describe_value
 from tenure.contract.repeat import Repeat
 from tenure.errors import Invalid
 from tenure.timers.cluster import ClusterWire
-from tenure.timers.outage import Outage
+from tenure.timers.outage_log import Outage
 from tenure.timers.retry import RetryingCaller
 from tenure.timers.scripts import Answer, Keys
 from tenure.timers.settings import TimersSettings

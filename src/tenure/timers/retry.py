@@ -21,7 +21,7 @@ from tenure.backoff import backoff_ms
 from tenure.contract.repeat import Repeat
 from tenure.errors import Indeterminate, Overloaded, TenureError
 from tenure.retries import Retries
-from tenure.timers.outage import Outage
+from tenure.timers.outage_log import Outage
 from tenure.timers.refusals import refusal_of
 from tenure.timers.scripts import SCRIPTS, Answer, Keys
 from tenure.timers.settings import TimersSettings

@@ -31,7 +31,7 @@ from tenure.timers.model import (
     Timer,
     TimerInfo,
 )
-from tenure.timers.outage import Outage, Report, log_report
+from tenure.timers.outage_log import Outage, Report, log_report
 from tenure.timers.redis_scripts import RedisScripts
 from tenure.timers.scripts import Scripts
 from tenure.timers.settings import TimersSettings

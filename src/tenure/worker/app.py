@@ -21,7 +21,7 @@ from tenure.worker.backends.declare import declare
 from tenure.worker.backends.scheduling import AppTimers, OpenTimers
 from tenure.worker.backends.sending import AppClients
 from tenure.worker.context import Context
-from tenure.worker.hints import check_named
+from tenure.worker.foreign_names import check_named
 from tenure.worker.hooks import Hook, Hooks
 from tenure.worker.middleware import Middleware, Put
 from tenure.worker.observing.metrics import Stats

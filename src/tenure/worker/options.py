@@ -15,7 +15,7 @@ from tenure.contract.values import check_within
 from tenure.durations import Duration, Rate, ms_of, rate_of
 from tenure.errors import Invalid
 from tenure.worker.backoff import BackoffRule, Exponential, Fixed
-from tenure.worker.hints import TASK_HINTS, unknown_options
+from tenure.worker.foreign_names import TASK_HINTS, unknown_options
 from tenure.worker.verdict import AckPolicy
 
 __all__ = ["HELD_MAX", "Durability", "Knobs", "Place", "Run", "TaskKnobs", "TaskOptions"]

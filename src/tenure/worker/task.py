@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, U
 from tenure.contract.names import check_key
 from tenure.durations import Duration, ms_of
 from tenure.errors import Invalid
-from tenure.worker.hints import PUT_HINTS, check_one_payload, no_attribute, unknown_options
+from tenure.worker.foreign_names import PUT_HINTS, check_one_payload, no_attribute, unknown_options
 from tenure.worker.middleware import Outgoing, Put
 from tenure.worker.options import TaskKnobs, TaskOptions
 from tenure.worker.payload import shape_of

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 
 from tenure.durations import Duration
-from tenure.worker.hints import PUT_HINTS, TASK_HINTS, unknown_options
+from tenure.worker.foreign_names import PUT_HINTS, TASK_HINTS, unknown_options
 from tenure.worker.middleware import Outgoing, Put
 from tenure.worker.options import Knobs, TaskKnobs, TaskOptions
 from tenure.worker.payload import shape_of

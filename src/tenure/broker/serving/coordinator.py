@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tenure.broker.engine import Engine
 from tenure.broker.serving.alarms import Alarm, Alarms
 from tenure.broker.serving.waiting_line import Line, Taker
-from tenure.core.claim import claimable_count
+from tenure.core.ready_jobs import claimable_count
 from tenure.core.state.queue import NEVER, Queue
 from tenure.core.state.topic import Topic
 from tenure.errors import NotFound, Overloaded, TenureError

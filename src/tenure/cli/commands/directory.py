@@ -16,9 +16,9 @@ from tenure.cli.main import OK
 from tenure.cli.screen import Payload, Shown, table
 from tenure.cli.words import count, format_path, size
 from tenure.clock import SystemClock
-from tenure.core.claim import ready_count
 from tenure.core.events import decode
 from tenure.core.fold import fold
+from tenure.core.ready_jobs import ready_count
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 from tenure.errors import Corrupt, NotFound

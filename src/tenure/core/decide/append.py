@@ -12,7 +12,7 @@ from tenure.contract.values import check_flag
 from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
 from tenure.core.decide.evict import evict_over_cap, evict_over_ttl
 from tenure.core.decide.intake import Batch, admit, build_extra
-from tenure.core.decide.room import check_broker_room, check_made_by_use, check_share, check_topic_room, read_config
+from tenure.core.decide.limits import check_broker_room, check_made_by_use, check_share, check_topic_room, read_config
 from tenure.core.events import Appended, AppendExtra, Event, TopicPut
 from tenure.core.level import LEVELS, Level
 from tenure.core.state.client_marks import MARK_IDLE_MS, MARK_KEPT_MS

@@ -9,13 +9,13 @@ from tenure.contract.names import check_key, check_node
 from tenure.contract.records import Stored
 from tenure.contract.replies import Grant
 from tenure.contract.values import check_flag, check_whole
-from tenure.core.claim import LETTERS_MAX, choose, ready_count
 from tenure.core.decide.dead_letters import dead_letter, park_events
 from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
 from tenure.core.decide.evict import evict_over_ttl
 from tenure.core.decide.settle import clamp_lease
 from tenure.core.events import Acked, Claimed, Event
 from tenure.core.level import LEVELS, Level, lease_level
+from tenure.core.ready_jobs import LETTERS_MAX, choose, ready_count
 from tenure.core.state.queue import Queue
 from tenure.core.state.ranges import count, each, to_runs
 from tenure.core.state.state import State

@@ -10,12 +10,12 @@ from tenure.contract import provenance
 from tenure.contract.config import TopicConfig, intern_config
 from tenure.contract.provenance import Provenance
 from tenure.contract.records import Record, Stored
-from tenure.core.claim import LETTERS_MAX
 from tenure.core.decide.decision import Payloads, Steps, append_copies
 from tenure.core.decide.evict import evict_over_cap
-from tenure.core.decide.room import check_not_retired, check_topic_room
+from tenure.core.decide.limits import check_not_retired, check_topic_room
 from tenure.core.events import DeadLettered, Event, TopicPut
 from tenure.core.level import LEVELS, Level
+from tenure.core.ready_jobs import LETTERS_MAX
 from tenure.core.state.ranges import to_runs
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic

@@ -8,7 +8,7 @@ from tenure.contract.config import DEFAULTS
 from tenure.contract.records import Record, Stored
 from tenure.core.decide.decision import Payloads, Steps, append_copies
 from tenure.core.decide.evict import evict_over_cap
-from tenure.core.decide.room import check_made_by_use, check_topic_room
+from tenure.core.decide.limits import check_made_by_use, check_topic_room
 from tenure.core.events import Event, RouterMoved, TopicPut
 from tenure.core.level import Level
 from tenure.core.state.router import Router

@@ -16,7 +16,7 @@ from tenure.contract.records import Record, Stored
 from tenure.contract.values import check_flag, check_reaches, check_seqs, check_whole
 from tenure.core.decide.decision import Decided, Payloads, Steps, append_copies
 from tenure.core.decide.evict import evict_over_cap
-from tenure.core.decide.room import check_topic_room
+from tenure.core.decide.limits import check_topic_room
 from tenure.core.events import AppendExtra, Event, Redriven
 from tenure.core.level import LEVELS, Level
 from tenure.core.state.ranges import to_runs

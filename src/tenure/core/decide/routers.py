@@ -9,7 +9,7 @@ from tenure.contract.names import check_router_name, check_topic_name
 from tenure.contract.replies import Page
 from tenure.contract.values import check_flag, check_reaches
 from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
-from tenure.core.decide.room import check_not_retired, check_share
+from tenure.core.decide.limits import check_not_retired, check_share
 from tenure.core.events import RouterDeleted, RouterPut
 from tenure.core.level import Level
 from tenure.core.paging import after_name, check_prefix, clamp_limit, cursor_of

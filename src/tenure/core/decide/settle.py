@@ -12,11 +12,11 @@ from tenure.contract.names import check_node, check_reason, describe_value
 from tenure.contract.records import parse_lease_id
 from tenure.contract.values import SEQ_MAX, check_flag, check_seqs, check_whole
 from tenure.core.backoff import delay_ms as backoff_ms
-from tenure.core.claim import ready_count
 from tenure.core.decide.dead_letters import dead_letter
 from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
 from tenure.core.events import Acked, Extended, Released
 from tenure.core.level import LEVELS, Level, lease_level
+from tenure.core.ready_jobs import ready_count
 from tenure.core.state.lease import Lease
 from tenure.core.state.queue import Queue
 from tenure.core.state.ranges import count, each, to_runs

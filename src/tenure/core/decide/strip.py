@@ -12,13 +12,13 @@ from tenure.contract.records import lease_id
 from tenure.contract.replies import JobRow, QueueStrip, StripLease
 from tenure.contract.replies.topics import config_info
 from tenure.contract.values import check_whole
-from tenure.core.claim import next_ready
 from tenure.core.decide.decision import Payloads, Steps
 from tenure.core.decide.evict import evict_over_ttl
 from tenure.core.decide.jobs import describe, state_of
 from tenure.core.decide.topics import queue_info
 from tenure.core.level import Level
 from tenure.core.paging import clamp_limit
+from tenure.core.ready_jobs import next_ready
 from tenure.core.state.lease import Lease
 from tenure.core.state.queue import NEVER, Queue
 from tenure.core.state.ranges import each

@@ -10,14 +10,14 @@ from tenure.contract.names import check_topic_name
 from tenure.contract.replies import Page, QueueCounts, TopicInfo
 from tenure.contract.replies.topics import config_info
 from tenure.contract.values import check_flag, check_reaches
-from tenure.core.claim import ack_holes, next_ready, ready_count
 from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
 from tenure.core.decide.evict import evict_over_cap, evict_over_ttl
-from tenure.core.decide.room import check_new_topic, check_share, read_config, read_patch
+from tenure.core.decide.limits import check_new_topic, check_share, read_config, read_patch
 from tenure.core.events import Event, RouterDeleted, TopicDeleted, TopicPut
 from tenure.core.level import Level
 from tenure.core.paging import after_name, check_prefix, clamp_limit, cursor_of
 from tenure.core.priority import effective_priority
+from tenure.core.ready_jobs import ack_holes, next_ready, ready_count
 from tenure.core.state.frame_index import find
 from tenure.core.state.queue import Queue
 from tenure.core.state.state import State

@@ -29,7 +29,7 @@ from tenure.log.frame import (
 )
 from tenure.log.interface import Frame, Position
 from tenure.log.segment import HEAD_BYTES, SEGMENTS, Head, decode_head, salt_of, segment_name, segment_numbers
-from tenure.log.spares import unpublished_name
+from tenure.log.spare_segments import unpublished_name
 from tenure.log.unpublished import find_unpublished
 from tenure.log.walk import Walk
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.contract.config import TopicConfig
-from tenure.core.claim import ack_holes, choose, claimable_count, next_ready, ready_count
+from tenure.core.ready_jobs import ack_holes, choose, claimable_count, next_ready, ready_count
 from tenure.core.state.queue import Queue
 from tenure.core.state.ranges import each
 from tenure.core.state.topic import Topic
