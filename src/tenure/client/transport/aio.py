@@ -11,37 +11,26 @@ import enum
 import ssl
 from collections import deque
 
-from tenure.address import Address, parse_address
 from tenure.client.settings import ClientSettings
-from tenure.client.transport.http1 import RequestEncoder, ResponseReader
+from tenure.client.transport.http1 import ERROR_BYTES_MAX, ResponseReader
+from tenure.client.transport.origin import Origin
 from tenure.client.transport.wire import AsyncStream, Request, Response, WireError
 from tenure.errors import Invalid
-from tenure.server_guard import check_server
 
 __all__ = ["LoopWire"]
 
-_COPIED_BYTES_MAX = 64 * 1024
-"""Bodies up to here are copied behind their head: one packet, and one call of the system."""
 _UNREAD_BYTES_MAX = 256 * 1024
 """A stream with more than this unread is not received further until it is read."""
-_ERROR_BYTES_MAX = 1 << 20
 
 
 class LoopWire:
-    """Made anywhere, used on one loop. Calls and streams share the connections, but for the number of them.
-
-    Proxies are not used, whatever the environment says.
-    """
+    """Made anywhere, used on one loop. Calls and streams share one pool."""
 
     def __init__(
         self, url: str, *, key: str | None = None, settings: ClientSettings, tls: ssl.SSLContext | None = None
     ) -> None:
-        self._address = parse_address(url)
-        self._encoder = RequestEncoder(self._address, key=key)
+        self._origin = Origin(url, key=key, tls=tls)
         self._settings = settings
-        self._tls = None
-        if self._address.scheme == "https":
-            self._tls = tls if tls is not None else ssl.create_default_context()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         self._pool = _Pool(settings.connections_max + settings.streams_max)
@@ -51,7 +40,7 @@ class LoopWire:
         answer_s = request.seconds(settings.answer_ms + request.wait_ms)
         connection = await self._connect(request)
         try:
-            connection.send(self._encoder.encode(request), request.body, bytes_max=settings.response_bytes_max)
+            connection.send(self._origin.encode(request), bytes_max=settings.response_bytes_max)
             await connection.receive(_Awaited.WHOLE, timeout_s=answer_s)
         except BaseException:  # half an answer is left in the connection: no other request may use it
             self._pool.drop(connection)
@@ -60,12 +49,12 @@ class LoopWire:
         return connection.reader.response(connection.reader.take())
 
     async def open(self, request: Request) -> AsyncStream:
-        asked = Request(request.method, request.path, request.body, {"accept": "text/event-stream", **request.headers})
+        asked = request.for_stream()
         idle_s = self._settings.stream_idle_ms / 1000
         connection = await self._connect(asked)
         stream = _LoopStream(connection, self._pool, idle_s=idle_s)
         try:
-            connection.send(self._encoder.encode(asked), asked.body, bytes_max=_ERROR_BYTES_MAX, streaming=True)
+            connection.send(self._origin.encode(asked), bytes_max=ERROR_BYTES_MAX, streaming=True)
             await connection.receive(_Awaited.HEAD, timeout_s=idle_s)
             reader = connection.reader
             if reader.status != 200:
@@ -91,15 +80,14 @@ class LoopWire:
                 return connection
             try:
                 async with asyncio.timeout(request.seconds(settings.connect_ms)):
-                    connection = await _connect(self._address, self._tls)
+                    connection = await _connect(self._origin)
             except BaseException:
                 self._pool.free_place()
                 raise
             self._pool.use(connection)
             return connection
         except OSError as error:
-            reason = str(error) or "no connection was made in time"
-            raise WireError(f"{self._address.host}:{self._address.port}: {reason}", sent=False) from error
+            raise self._origin.unreached(error) from error
 
     def _check_usable(self) -> None:
         loop = asyncio.get_running_loop()
@@ -107,19 +95,19 @@ class LoopWire:
             if self._loop is not None:
                 raise Invalid("an AsyncClient stays on the loop that used it first: make one per loop, or use Client")
             self._loop = loop
-        if self._closed:
-            raise WireError("this client is closed: make another one", sent=False, closed=True)
-        check_server(self._address.base)
+        self._origin.check(closed=self._closed)
 
     async def close(self) -> None:
         self._closed = True
         await self._pool.close()
 
 
-async def _connect(address: Address, tls: ssl.SSLContext | None) -> _Connection:
-    name = None if tls is None else address.host
+async def _connect(origin: Origin) -> _Connection:
     loop = asyncio.get_running_loop()
-    _, connection = await loop.create_connection(_Connection, address.host, address.port, ssl=tls, server_hostname=name)
+    name = None if origin.tls is None else origin.host
+    _, connection = await loop.create_connection(
+        _Connection, origin.host, origin.port, ssl=origin.tls, server_hostname=name
+    )
     return connection
 
 
@@ -233,17 +221,14 @@ class _Connection(asyncio.Protocol):
         self._error: WireError | None = None
         self._streaming = self._paused = False
 
-    def send(self, head: bytes, body: bytes | None, *, bytes_max: int, streaming: bool = False) -> None:
+    def send(self, pieces: tuple[bytes, ...], *, bytes_max: int, streaming: bool = False) -> None:
         """Send a request. A response with status 200 and ``streaming`` is received only as it is read."""
         transport = self._transport
         assert transport is not None
         self.reader.begin(bytes_max=bytes_max)
         self._streaming = streaming
-        if body is None or len(body) <= _COPIED_BYTES_MAX:
-            transport.write(head + body if body else head)
-        else:
-            transport.write(head)
-            transport.write(body)
+        for piece in pieces:
+            transport.write(piece)
 
     async def receive(self, awaited: _Awaited, *, timeout_s: float) -> None:
         """Wait until that much of the response has come. Raises WireError; the connection is of no use then."""

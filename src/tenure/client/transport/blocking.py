@@ -13,38 +13,27 @@ import ssl
 import threading
 import time
 
-from tenure.address import Address, parse_address
 from tenure.client.settings import ClientSettings
 from tenure.client.transport.fork import close_in_child
-from tenure.client.transport.http1 import RequestEncoder, ResponseReader
+from tenure.client.transport.http1 import ERROR_BYTES_MAX, ResponseReader
 from tenure.client.transport.idle_connections import IdleConnections
+from tenure.client.transport.origin import Origin
 from tenure.client.transport.wire import Request, Response, Stream, WireError
-from tenure.server_guard import check_server
 
 __all__ = ["SocketWire"]
 
 _FIRST_BYTES = 16 * 1024
 _CHUNK_BYTES = 256 * 1024
-_COPIED_BYTES_MAX = 64 * 1024
-"""Bodies up to here are copied behind their head: one packet, and one call of the system."""
-_ERROR_BYTES_MAX = 1 << 20
 
 
 class SocketWire:
-    """Two pools, one for calls and one for streams, so that open streams never keep a call waiting.
-
-    Proxies are not used, whatever the environment says.
-    """
+    """Two pools, one for calls and one for streams, so that open streams never keep a call waiting."""
 
     def __init__(
         self, url: str, *, key: str | None = None, settings: ClientSettings, tls: ssl.SSLContext | None = None
     ) -> None:
-        self._address = parse_address(url)
-        self._encoder = RequestEncoder(self._address, key=key)
+        self._origin = Origin(url, key=key, tls=tls)
         self._settings = settings
-        self._tls = None
-        if self._address.scheme == "https":
-            self._tls = tls if tls is not None else ssl.create_default_context()
         self._closed = False
         self._calls = IdleConnections[_Connection](settings.connections_max)
         self._streams = IdleConnections[_Connection](settings.streams_max)
@@ -53,7 +42,7 @@ class SocketWire:
         answer_s = request.seconds(self._settings.answer_ms + request.wait_ms)
         connection = self._connect(self._calls, request)
         try:
-            connection.send(self._encoder.encode(request), request.body, timeout_s=answer_s)
+            connection.send(self._origin.encode(request), timeout_s=answer_s)
             response = connection.read_response(self._settings.response_bytes_max, timeout_s=answer_s)
         except BaseException:  # half an answer is left in the connection: no other request may use it
             connection.close()
@@ -63,13 +52,13 @@ class SocketWire:
         return response
 
     def open(self, request: Request) -> Stream:
-        asked = Request(request.method, request.path, request.body, {"accept": "text/event-stream", **request.headers})
+        asked = request.for_stream()
         idle_s = self._settings.stream_idle_ms / 1000
         connection = self._connect(self._streams, asked)
         stream = _SocketStream(connection, self._streams, idle_s=idle_s)
         try:
-            connection.send(self._encoder.encode(asked), asked.body, timeout_s=idle_s)
-            stream.response = connection.read_head(error_bytes_max=_ERROR_BYTES_MAX, timeout_s=idle_s)
+            connection.send(self._origin.encode(asked), timeout_s=idle_s)
+            stream.response = connection.read_head(error_bytes_max=ERROR_BYTES_MAX, timeout_s=idle_s)
         except BaseException:
             stream.close()
             raise
@@ -79,30 +68,24 @@ class SocketWire:
 
     def _connect(self, pool: IdleConnections[_Connection], request: Request) -> _Connection:
         """Return a connection for a request, an idle one where there is one. Raises WireError: nothing was sent."""
-        if self._closed:
-            raise WireError("this client is closed: make another one", sent=False, closed=True)
-        check_server(self._address.base)
+        self._origin.check(closed=self._closed)
         settings = self._settings
         try:
             connection = pool.get(request.seconds(settings.acquire_ms))
         except TimeoutError as error:
-            raise self._not_sent(error) from error
+            raise self._origin.unreached(error) from error
         if connection is not None:
             if connection.is_alive(settings.idle_ms / 1000):
                 return connection
             connection.close()
         try:
-            return _Connection(_connect(self._address, self._tls, request.seconds(settings.connect_ms)))
+            return _Connection(_connect(self._origin, request.seconds(settings.connect_ms)))
         except OSError as error:
             pool.put(None)
-            raise self._not_sent(error) from error
+            raise self._origin.unreached(error) from error
         except BaseException:
             pool.put(None)
             raise
-
-    def _not_sent(self, error: Exception) -> WireError:
-        reason = str(error) or type(error).__name__
-        return WireError(f"{self._address.host}:{self._address.port}: {reason}", sent=False)
 
     def close(self) -> None:
         self._closed = True
@@ -110,10 +93,10 @@ class SocketWire:
             connection.close()
 
 
-def _connect(address: Address, tls: ssl.SSLContext | None, timeout_s: float) -> socket.socket:
+def _connect(origin: Origin, timeout_s: float) -> socket.socket:
     """Return a connected socket. Every address of the host is tried, each within its share of the time."""
     until_s = time.monotonic() + timeout_s
-    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    found = socket.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
     failed: OSError | None = None
     for left, (family, kind, protocol, _, place) in zip(range(len(found), 0, -1), found, strict=True):
         sock = socket.socket(family, kind, protocol)
@@ -121,9 +104,9 @@ def _connect(address: Address, tls: ssl.SSLContext | None, timeout_s: float) -> 
             sock.settimeout(max((until_s - time.monotonic()) / left, 0.001))
             sock.connect(place)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if tls is not None:
+            if origin.tls is not None:
                 sock.settimeout(max(until_s - time.monotonic(), 0.001))
-                sock = tls.wrap_socket(sock, server_hostname=address.host)
+                sock = origin.tls.wrap_socket(sock, server_hostname=origin.host)
             close_in_child(sock)
             return sock
         except OSError as error:
@@ -157,16 +140,13 @@ class _Connection:
         self.close()
         return False
 
-    def send(self, head: bytes, body: bytes | None, *, timeout_s: float) -> None:
+    def send(self, pieces: tuple[bytes, ...], *, timeout_s: float) -> None:
         """Send a request. A server that stopped reading is no error yet: its response may say why."""
         sock = self._sock
         sock.settimeout(timeout_s)
         try:
-            if body is None or len(body) <= _COPIED_BYTES_MAX:
-                sock.sendall(head + body if body else head)
-            else:
-                sock.sendall(head)
-                sock.sendall(body)
+            for piece in pieces:
+                sock.sendall(piece)
         except TimeoutError as error:
             raise WireError(f"the server did not take the request within {timeout_s} s", sent=True) from error
         except OSError:

@@ -7,10 +7,14 @@ import httptools
 from tenure.address import Address, headers_of
 from tenure.client.transport.wire import Request, Response, WireError
 
-__all__ = ["RequestEncoder", "ResponseReader"]
+__all__ = ["ERROR_BYTES_MAX", "RequestEncoder", "ResponseReader"]
 
+ERROR_BYTES_MAX = 1 << 20
+"""The longest body that is read of a response that refuses a stream."""
 _HEAD_BYTES_MAX = 64 * 1024
 """The longest status line and headers that are read."""
+_COPIED_BYTES_MAX = 64 * 1024
+"""A body up to here is copied behind its head: one packet, and one system call."""
 
 
 class RequestEncoder:
@@ -24,8 +28,8 @@ class RequestEncoder:
         self._prefix = address.prefix
         self._shared = " HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in shared.items())
 
-    def encode(self, request: Request) -> bytes:
-        """Return the head of a request; its body follows as it is."""
+    def encode(self, request: Request) -> tuple[bytes, ...]:
+        """Return a request in the pieces to send: in one, or the head and a long body as it is."""
         head = f"{request.method} {self._prefix}{request.path}{self._shared}"
         for name, value in request.headers.items():
             head += f"{name}: {value}\r\n"
@@ -34,7 +38,10 @@ class RequestEncoder:
             head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
         elif request.method != "GET":
             head += "content-length: 0\r\n"
-        return f"{head}\r\n".encode()
+        encoded = f"{head}\r\n".encode()
+        if not body:
+            return (encoded,)
+        return (encoded + body,) if len(body) <= _COPIED_BYTES_MAX else (encoded, body)
 
 
 class ResponseReader:

@@ -23,6 +23,10 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     wait_ms: int = 0
     step_ms_max: int = 0
 
+    def for_stream(self) -> Request:
+        """Return the same request for an event stream, whose waits are the stream's own."""
+        return Request(self.method, self.path, self.body, {"accept": "text/event-stream", **self.headers})
+
     def seconds(self, ms: int) -> float:
         """Return a time limit of the settings in seconds, cut to ``step_ms_max``."""
         return (min(ms, self.step_ms_max) if self.step_ms_max else ms) / 1000
