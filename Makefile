@@ -18,7 +18,7 @@ COMPILE := $(BIN)/python tools/venv.py uv pip compile --quiet --generate-hashes 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run quick test test-full test-mutants lives pytest lint types format bench-core bench-http bench-hostile bench-client bench-buffer bench-timers bench-console bench-spark bench-scale test-spark-matrix lock build clean
+.PHONY: help setup run quick test test-full test-mutants lives pytest lint types format bench bench-core bench-http bench-hostile bench-client bench-buffer bench-timers bench-console bench-spark bench-scale test-spark-matrix lock build clean
 # One thing at a time, also under -j: the tools fill the cores by themselves.
 .NOTPARALLEL:
 
@@ -71,6 +71,9 @@ types: $(READY) ## Check types
 format: $(READY) ## Format the code and fix what can be fixed
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+bench: $(READY) ## Measure Tenure beside its peers in one run (ARGS="--quick", "--only tenure,redis", "--cells produce")
+	$(BIN)/python -m bench.peers $(ARGS)
 
 bench-core: $(READY) ## Measure the engine, as ratios in one run
 	$(BIN)/python -m bench.core $(ARGS)

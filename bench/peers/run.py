@@ -1,0 +1,84 @@
+"""`make bench`: run it, print the tables, and write the page where the run was whole and the machine quiet."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from bench.peers import page, rounds, table
+from bench.peers.cell import GROUPS, groups_of
+from bench.peers.environment import HOME, ROOT
+from bench.peers.machine import BUSY_CORES_MAX
+from bench.peers.registry import chosen
+from bench.peers.results import Results, write
+from bench.peers.scale import FULL, QUICK, Scale
+
+DOCS = ROOT / "docs" / "benchmarks"
+
+
+def main() -> None:
+    """Read the options, measure, report."""
+    options = _options()
+    scale = _scale(options)
+    peers, groups = chosen(_words(options.only)), groups_of(_words(options.cells))
+    with tempfile.TemporaryDirectory(prefix="tenure-bench-") as home:
+        results = rounds.run(peers, groups, scale, home=Path(home), say=_say)
+    _print(results)
+    is_whole = not (options.quick or options.only or options.cells)
+    _keep(results, is_whole=is_whole)
+
+
+def _options() -> argparse.Namespace:
+    options = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    options.add_argument("--quick", action="store_true", help="a short run, to see that everything works")
+    options.add_argument("--only", default="", help="peers, with commas: tenure,redis")
+    options.add_argument("--cells", default="", help=f"groups of cells, with commas: {','.join(GROUPS)}")
+    options.add_argument("--rounds", type=int, help="how many rounds (5)")
+    options.add_argument("--queued", type=int, help="jobs of the long queue (1,000,000)")
+    return options.parse_args()
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in text.split(",") if word]
+
+
+def _scale(options: argparse.Namespace) -> Scale:
+    scale = QUICK if options.quick else FULL
+    asked = {name: value for name in ("rounds", "queued") if (value := getattr(options, name)) is not None}
+    for name, value in asked.items():
+        if value < 1:
+            raise SystemExit(f"bench: --{name} must be at least 1; got {value}")
+    return msgspec.structs.replace(scale, **asked)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _print(results: Results) -> None:
+    for group in GROUPS:
+        if cells := table.cells_with_figures(results, group):
+            print(f"\n{group}: median of {len(results.busy_cores)} ± half of the spread")
+            print(table.terminal(table.rows(results, cells)))
+    for kind, named in (("missing", results.missing), ("failed", results.failed)):
+        for name, reason in named.items():
+            print(f"{kind}: {name}: {reason}")
+
+
+def _keep(results: Results, *, is_whole: bool) -> None:
+    """Write the page of a whole run on a quiet machine; anything else stays under `.bench/`."""
+    busy = max(results.busy_cores)
+    is_quiet = busy < BUSY_CORES_MAX
+    place = DOCS if is_whole and is_quiet else HOME / "results"
+    write(results, place / "results.json")
+    page.write(results, place)
+    print(f"\nwritten: {place.relative_to(ROOT)}/")
+    if is_whole and not is_quiet:
+        print(f"{busy:.2f} cores were busy with other work (limit {BUSY_CORES_MAX}): the page is not changed")
+
+
+if __name__ == "__main__":
+    main()
