@@ -12,7 +12,7 @@ from bench.peers.peer import Missing, Service
 from bench.peers.registry import Peer
 from bench.peers.results import PeerFacts
 
-__all__ = ["Fleet"]
+__all__ = ["Fleet", "client_version"]
 
 
 class Fleet:
@@ -62,14 +62,15 @@ class Fleet:
         return PeerFacts(
             title=peer.title,
             version=service.version(),
-            client=_client(queue.client),
+            client=client_version(queue.client),
             settings=service.settings(),
             notes=queue.notes,
             leases=queue.leases,
         )
 
 
-def _client(package: str) -> str:
+def client_version(package: str) -> str:
+    """Return a package of the environment with its version; its name alone where it has none."""
     try:
         return f"{package} {version(package)}"
     except PackageNotFoundError:  # this tree's own, or none

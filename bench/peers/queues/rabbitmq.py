@@ -101,8 +101,8 @@ class _RabbitQueue(Queue):
 
     client = "aio-pika"
     notes = (
-        "publish, awaiting its confirm; basic.get, then basic.ack; in batches, confirms are awaited together, a consumer "
-        "has that prefetch, and one ack is for all; the protocol does not answer acks"
+        "publish, awaiting its confirm; basic.get, then basic.ack; in batches, confirms are awaited together, a "
+        "consumer has that prefetch, and one ack is for all; the protocol does not answer acks"
     )
     kind: ClassVar[str]
 
