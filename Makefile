@@ -108,11 +108,12 @@ lock: ## Pin the requirements anew (UPGRADE=1 takes the newest versions)
 	for version in $(SPARKS); do \
 		echo "pyspark==$$version" | $(COMPILE) --output-file requirements/spark-$$version.txt - || exit; done
 	$(COMPILE) pyproject.toml requirements/build.in $(EXTRAS:%=--extra %) --output-file requirements/dev.txt
+	$(COMPILE) pyproject.toml bench/peers/clients.in --output-file bench/peers/clients.txt
 	$(COMPILE) requirements/build.in --constraint requirements/dev.txt --output-file requirements/build.txt
 
 build: ## Build the wheel and the source archive into dist/, with the few packages that takes
 	@$(PYTHON) tools/venv.py build
 
 clean: ## Remove .venv and everything that was built or cached
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .mutants
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .mutants .bench
 	find src tests tools bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

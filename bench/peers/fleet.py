@@ -65,6 +65,7 @@ class Fleet:
             client=client_version(queue.client),
             settings=service.settings(),
             notes=queue.notes,
+            syncs=queue.syncs,
             leases=queue.leases,
         )
 

@@ -47,6 +47,8 @@ class Queue(ABC):
     """The Python package it goes through."""
     leases: ClassVar[bool] = True
     """Whether work that a dead worker held comes back by itself."""
+    syncs: ClassVar[str]
+    """Syncs of the server for one put, and for one claim and ack, one by one, as `strace -c` counts them."""
     notes: ClassVar[str] = ""
     """How each call is made, where the reader would ask."""
 

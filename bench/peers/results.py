@@ -21,6 +21,8 @@ class PeerFacts(msgspec.Struct):
     client: str
     settings: str
     notes: str = ""
+    syncs: str = ""
+    """Of the server, for one put, and for one claim and ack."""
     leases: bool = True
 
 
@@ -31,7 +33,7 @@ class Results(msgspec.Struct, kw_only=True):
     machine: dict[str, str]
     scale: dict[str, float]
     busy_cores: list[float] = []
-    """How many cores were busy with other work before each round."""
+    """How many cores were busy with other work, before each step of each round."""
     peers: dict[str, PeerFacts] = {}
     missing: dict[str, str] = {}
     """Peers that could not be had, with the reason."""

@@ -18,10 +18,10 @@ from bench.peers.registry import Peer
 from bench.peers.results import Results
 from bench.peers.scale import Scale
 
-__all__ = ["in_turn", "run"]
+__all__ = ["in_turn", "run", "steps_of"]
 
 Say = Callable[[str], None]
-_LOOK_S = 2.0
+_LOOK_S = 1.0
 _PAIRED = frozenset({"produce", "claim"})
 
 
@@ -35,9 +35,10 @@ def run(peers: list[Peer], groups: frozenset[str], scale: Scale, *, home: Path, 
         present = [peer for peer in peers if peer.groups & groups and _introduce(peer, fleet, results, say)]
         try:
             for number in range(scale.rounds):
-                results.busy_cores.append(machine.busy_cores(_LOOK_S))
-                say(f"round {number + 1} of {scale.rounds}; {results.busy_cores[-1]:.2f} cores busy with other work")
-                for group in _steps(groups):
+                for group in steps_of(groups, number, scale):
+                    results.busy_cores.append(machine.busy_cores(_LOOK_S))
+                    busy = f"{results.busy_cores[-1]:.2f} cores busy with other work"
+                    say(f"round {number + 1} of {scale.rounds}: {' and '.join(sorted(group))}; {busy}")
                     _calibrate(group, calibration, scale, results)
                     for peer in in_turn(present, number):
                         if peer.groups & group:
@@ -47,8 +48,10 @@ def run(peers: list[Peer], groups: frozenset[str], scale: Scale, *, home: Path, 
     return results
 
 
-def _steps(groups: frozenset[str]) -> list[frozenset[str]]:
-    """Return the groups to go through; produce and claim are one, because what one puts the other takes."""
+def steps_of(groups: frozenset[str], number: int, scale: Scale) -> list[frozenset[str]]:
+    """Return the groups of a round; produce and claim are one step, because what one puts the other takes."""
+    if number >= scale.queued_rounds:
+        groups = groups - {"million"}
     steps = [groups & _PAIRED] if groups & _PAIRED else []
     return steps + [frozenset({group}) for group in GROUPS if group in groups - _PAIRED]
 

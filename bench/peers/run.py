@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -20,7 +22,8 @@ DOCS = ROOT / "docs" / "benchmarks"
 
 
 def main() -> None:
-    """Read the options, measure, report."""
+    """Read the options, measure, report. A SIGTERM stops every server, as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench: stopped"))
     options = _options()
     scale = _scale(options)
     peers, groups = chosen(_words(options.only)), groups_of(_words(options.cells))
@@ -61,22 +64,26 @@ def _say(line: str) -> None:
 def _print(results: Results) -> None:
     for group in GROUPS:
         if cells := table.cells_with_figures(results, group):
-            print(f"\n{group}: median of {len(results.busy_cores)} ± half of the spread")
+            print(f"\n{group}: medians ± half of the spread of the rounds")
             print(table.terminal(table.rows(results, cells)))
     for kind, named in (("missing", results.missing), ("failed", results.failed)):
         for name, reason in named.items():
             print(f"{kind}: {name}: {reason}")
 
 
+def place_of(results: Results, *, is_whole: bool) -> Path:
+    """Return where results belong: on the page those of a whole run on a quiet machine, under `.bench/` any other."""
+    is_quiet = max(results.busy_cores) < BUSY_CORES_MAX
+    return DOCS if is_whole and is_quiet else HOME / "results"
+
+
 def _keep(results: Results, *, is_whole: bool) -> None:
-    """Write the page of a whole run on a quiet machine; anything else stays under `.bench/`."""
-    busy = max(results.busy_cores)
-    is_quiet = busy < BUSY_CORES_MAX
-    place = DOCS if is_whole and is_quiet else HOME / "results"
+    place = place_of(results, is_whole=is_whole)
     write(results, place / "results.json")
     page.write(results, place)
     print(f"\nwritten: {place.relative_to(ROOT)}/")
-    if is_whole and not is_quiet:
+    if is_whole and place != DOCS:
+        busy = max(results.busy_cores)
         print(f"{busy:.2f} cores were busy with other work (limit {BUSY_CORES_MAX}): the page is not changed")
 
 

@@ -26,6 +26,8 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     """Open-loop rate of the end-to-end latency."""
     queued: int = 1_000_000
     """Jobs in the queue where memory and restart are measured."""
+    queued_rounds: int = 3
+    """Rounds that measure it, at most: filling a queue takes minutes with some peers."""
     tasks: int = 20_000
     tasks_seconds: float = 10.0
     """How many tasks are queued for a worker, and how long it is watched at most."""

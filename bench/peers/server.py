@@ -47,7 +47,12 @@ class Server:
                 user=user,
             )
         self._port, self._log = port, log
-        self._await_port()
+        try:
+            self._await_port()
+        except BaseException:  # also an interrupt: nobody else knows of the child yet
+            self._child.kill()
+            self._child.wait()
+            raise
 
     @property
     def pid(self) -> int:
@@ -63,7 +68,6 @@ class Server:
                 if self._child.poll() is not None:
                     raise RuntimeError(f"the server ended: {self._log.read_text()[-500:]}") from None
                 if time.monotonic() > end:
-                    self.stop(signal.SIGKILL)
                     raise RuntimeError(f"nothing listens after {UP_WITHIN_S} s: see {self._log}") from None
                 time.sleep(0.002)
 

@@ -52,7 +52,7 @@ def terminal(table: list[list[str]]) -> str:
     return "\n".join(lines)
 
 
-def markdown(table: list[list[str]]) -> str:
-    """Return the table in Markdown."""
-    rule = ["---", *["---:"] * (len(table[0]) - 1)]
+def markdown(table: list[list[str]], *, is_text: bool = False) -> str:
+    """Return the table in Markdown; columns behind the first are numbers, unless it is text."""
+    rule = ["---", *["---" if is_text else "---:"] * (len(table[0]) - 1)]
     return "\n".join(f"| {' | '.join(row)} |" for row in [table[0], rule, *table[1:]])

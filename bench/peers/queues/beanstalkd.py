@@ -49,6 +49,7 @@ class Beanstalkd(Queue):
     """One tube; the protocol has no batches, so a batch is its jobs one after the other."""
 
     client = "greenstalk"
+    syncs = "1 / 1"
     notes = "put; reserve, then delete; no batches in the protocol, so ×100 is a hundred calls"
 
     def __init__(self, port: int, name: str) -> None:

@@ -63,6 +63,7 @@ class JetStream(Queue):
     """Publish with its acknowledgement; fetch, then acks that wait for their answer."""
 
     client = "nats-py"
+    syncs = "1 / 1"
     notes = "publish; fetch, then ack_sync; in batches, publish_async and ack_sync are awaited together"
 
     def __init__(self, port: int, name: str) -> None:

@@ -164,6 +164,7 @@ class _Table(Queue):
 class Delete(_Table):
     """DELETE … SKIP LOCKED … RETURNING in a transaction, which is the lease; its commit is the ack."""
 
+    syncs = "1 / 1"
     columns = "data text NOT NULL"
     notes = "INSERT; DELETE … FOR UPDATE SKIP LOCKED … RETURNING, then COMMIT; a batch is one statement"
 
@@ -191,6 +192,7 @@ class Delete(_Table):
 class Timeout(_Table):
     """UPDATE … SKIP LOCKED … RETURNING hides jobs for a time; a DELETE is the ack."""
 
+    syncs = "1 / 2"
     columns = "data text NOT NULL, visible_at timestamptz NOT NULL DEFAULT now()"
     notes = "INSERT; UPDATE … FOR UPDATE SKIP LOCKED … RETURNING, then DELETE; a batch is one statement"
 

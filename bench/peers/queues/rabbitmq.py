@@ -203,9 +203,11 @@ class Quorum(_RabbitQueue):
     """A quorum queue of one node: a Raft log, synced before it confirms."""
 
     kind = "quorum"
+    syncs = "1 / 1.5"
 
 
 class Classic(_RabbitQueue):
     """A classic durable queue: confirms follow the sync of persistent messages."""
 
     kind = "classic"
+    syncs = "1 / 0"

@@ -69,6 +69,7 @@ class RedisStream(Queue):
     """XADD, XREADGROUP, then XACK and XDEL in one pipeline."""
 
     client = "redis"
+    syncs = "1 / 2"
     notes = "XADD; XREADGROUP, then XACK + XDEL in one pipeline; batches are pipelines"
 
     def __init__(self, port: int, name: str) -> None:
@@ -139,6 +140,7 @@ class RedisList(Queue):
     """LPUSH, LMOVE into a list of what is in progress, LREM from it."""
 
     client = "redis"
+    syncs = "1 / 2"
     leases = False
     notes = "LPUSH; LMOVE to a list in progress, then LREM; batches are pipelines; nothing gives back what a crash held"
 

@@ -54,6 +54,7 @@ class TenureClient(Queue):
     """The blocking client, as users write it."""
 
     client = "tenure"
+    syncs = "1 / 1"
     notes = "produce and queue.claim + lease.ack; a work stream for end-to-end latency; AsyncClient for 32 connections"
     config: ClassVar = _CONFIG
 
@@ -100,6 +101,7 @@ class TenureClient(Queue):
 class TenureDurable(TenureClient):
     """The same with claims that wait for their sync too, as the peers that log what is handed out do."""
 
+    syncs = "1 / 2"
     notes = "as above, with leases_durable=True: claims wait for their sync too"
     config: ClassVar = {**_CONFIG, "leases_durable": True}
 
@@ -126,6 +128,7 @@ class TenureSocket(Queue):
     """Requests written by hand on a socket: the server without the cost of a client library."""
 
     client = "none"
+    syncs = "1 / 1"
     notes = "HTTP requests prepared as bytes, on one socket"
 
     def __init__(self, port: int, name: str) -> None:
