@@ -24,8 +24,8 @@ DOCS = ROOT / "docs" / "benchmarks"
 def main() -> None:
     """Read the options, measure, report. A SIGTERM stops every server, as Ctrl-C does."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench: stopped"))
-    options = _options()
-    scale = _scale(options)
+    options = options_of(sys.argv[1:])
+    scale = scale_of(options)
     peers, groups = chosen(_words(options.only)), groups_of(_words(options.cells))
     with tempfile.TemporaryDirectory(prefix="tenure-bench-") as home:
         results = rounds.run(peers, groups, scale, home=Path(home), say=_say)
@@ -34,26 +34,31 @@ def main() -> None:
     _keep(results, is_whole=is_whole)
 
 
-def _options() -> argparse.Namespace:
+def options_of(arguments: list[str]) -> argparse.Namespace:
+    """Read the command line."""
     options = argparse.ArgumentParser(prog="make bench", description=__doc__)
     options.add_argument("--quick", action="store_true", help="a short run, to see that everything works")
     options.add_argument("--only", default="", help="peers, with commas: tenure,redis")
     options.add_argument("--cells", default="", help=f"groups of cells, with commas: {','.join(GROUPS)}")
     options.add_argument("--rounds", type=int, help="how many rounds (5)")
+    options.add_argument("--seconds", type=float, help="how long one round of a cell puts or claims (3)")
     options.add_argument("--queued", type=int, help="jobs of the long queue (1,000,000)")
-    return options.parse_args()
+    return options.parse_args(arguments)
 
 
 def _words(text: str) -> list[str]:
     return [word for word in text.split(",") if word]
 
 
-def _scale(options: argparse.Namespace) -> Scale:
+def scale_of(options: argparse.Namespace) -> Scale:
+    """Return what was asked for. Raises SystemExit for a number that cannot be meant."""
     scale = QUICK if options.quick else FULL
-    asked = {name: value for name in ("rounds", "queued") if (value := getattr(options, name)) is not None}
+    asked = {name: value for name in ("rounds", "seconds", "queued") if (value := getattr(options, name)) is not None}
     for name, value in asked.items():
-        if value < 1:
-            raise SystemExit(f"bench: --{name} must be at least 1; got {value}")
+        if value <= 0:
+            raise SystemExit(f"bench: --{name} must be more than 0; got {value}")
+    if seconds := options.seconds:
+        asked |= {"latency_seconds": 4 * seconds, "tasks_seconds": 4 * seconds}
     return msgspec.structs.replace(scale, **asked)
 
 

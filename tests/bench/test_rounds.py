@@ -12,6 +12,7 @@ from bench.peers.payload import payload, sent_ns
 from bench.peers.peer import Missing
 from bench.peers.registry import PEERS, TASK_PEERS, chosen
 from bench.peers.rounds import in_turn, run, steps_of
+from bench.peers.run import options_of, scale_of
 from bench.peers.scale import PAYLOAD_BYTES, Scale
 from tests.bench.kit import FakePeer
 
@@ -38,6 +39,17 @@ def test_a_word_that_names_no_peer_or_cell_is_answered_with_those_there_are():
         chosen(["kafka"])
     with pytest.raises(SystemExit, match="no group of cells is called 'speed'; there are produce, "):
         groups_of(["speed"])
+
+
+def test_a_shorter_round_has_shorter_watches_too():
+    scale = scale_of(options_of(["--seconds", "0.5", "--rounds", "2"]))
+    assert (scale.rounds, scale.seconds, scale.latency_seconds, scale.tasks_seconds) == (2, 0.5, 2.0, 2.0)
+
+
+@pytest.mark.parametrize("option", ["rounds", "seconds", "queued"])
+def test_a_number_that_measures_nothing_is_refused_by_its_name(option: str):
+    with pytest.raises(SystemExit, match=f"--{option} must be more than 0; got 0"):
+        scale_of(options_of([f"--{option}", "0"]))
 
 
 def test_every_group_that_a_peer_takes_part_in_has_cells():
