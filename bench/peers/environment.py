@@ -23,7 +23,7 @@ def prepare() -> Path:
     if not stamp.exists() or stamp.read_text() != wanted:
         print("bench: installing the Python clients of the peers into .bench/venv", flush=True)
         _uv("venv", "--quiet", "--clear", "--python", sys.executable, str(HOME / "venv"))
-        _uv("pip", "sync", "--quiet", "--python", str(python), "--require-hashes", str(CLIENTS))
+        _uv("pip", "sync", "--quiet", "--compile-bytecode", "--python", str(python), "--require-hashes", str(CLIENTS))
         _uv("pip", "install", "--quiet", "--python", str(python), "--no-deps", "--editable", str(ROOT))
         stamp.write_text(wanted)
     return python
@@ -36,5 +36,9 @@ def _uv(*arguments: str) -> None:
 
 
 def child_environment(**more: str) -> dict[str, str]:
-    """Return the variables for a process of the harness, which imports itself and Tenure from this tree."""
-    return os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])} | more
+    """Return the variables for a process of the harness, which imports itself and Tenure from this tree.
+
+    Compiled modules may be written, as by any user: a start that compiles everything is not what is measured.
+    """
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return kept | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])} | more

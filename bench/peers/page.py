@@ -45,6 +45,8 @@ _READING = """## Reading it
   `leases_durable` is set, which is a row of its own. A Redis list gives nothing back after a crash, so it is no rival
   of Tenure here. RabbitMQ does not answer acks, so nothing waits for them.
 - Concurrent producers are tasks on one loop where the peer has an asynchronous client, and threads where it has none.
+- A restart is timed until a job is acked, asked for every 5 ms; Tenure over a bare socket, because its client waits for
+  a second or two by itself where a server that is still opening tells it to.
 - Memory is what the processes hold without the page cache. Where a server keeps jobs in memory, it grows with the
   queue.
 - Everything runs on one machine, so the client competes with the server for the cores; a fast client helps its

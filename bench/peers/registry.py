@@ -22,6 +22,8 @@ class Peer(msgspec.Struct, frozen=True):
     """The class of its server; peers that name the same one share it."""
     queue: str
     groups: frozenset[str] = ALL
+    probe: str = ""
+    """The class that asks a restarted server, where it is not ``queue``: one that repeats nothing by itself."""
 
     @property
     def service_key(self) -> str:
@@ -29,14 +31,14 @@ class Peer(msgspec.Struct, frozen=True):
         return f"{self.module}.{self.service}"
 
     def load(self, kind: str) -> Any:
-        """Import its module and return its class of that kind, ``service`` or ``queue``."""
-        return getattr(import_module(f"bench.peers.{self.module}"), getattr(self, kind))
+        """Import its module and return its class of that kind, ``service``, ``queue`` or ``probe``."""
+        return getattr(import_module(f"bench.peers.{self.module}"), getattr(self, kind) or self.queue)
 
 
 _TASKS: Final = frozenset({"tasks", "idle"})
 
 PEERS: Final = (
-    Peer("tenure", "Tenure, `Client`", "queues.tenure", "TenureService", "TenureClient"),
+    Peer("tenure", "Tenure, `Client`", "queues.tenure", "TenureService", "TenureClient", probe="TenureSocket"),
     Peer(
         "tenure-durable",
         "Tenure, `Client`, `leases_durable`",

@@ -91,4 +91,4 @@ class FakePeer(Peer, frozen=True):
     """A peer whose classes are in this file."""
 
     def load(self, kind: str) -> Any:
-        return globals()[getattr(self, kind)]
+        return globals()[getattr(self, kind) or self.queue]

@@ -29,8 +29,8 @@ def measure(peer: Peer, scale: Scale) -> dict[str, float]:
             name = fresh()
             queue: Queue = peer.load("queue")(service.port, name)
             queue.produce(payload(), batch=_BATCH, calls=-(-scale.queued // _BATCH))
+            held_mb = memory_mb(service.pids())  # with the connection: shared memory counts for those that touched it
             queue.close()
-            held_mb = memory_mb(service.pids())
             service.stop()
             started = time.perf_counter()
             service.start()
@@ -45,7 +45,7 @@ def _claim_one(peer: Peer, port: int, name: str) -> None:
     end = time.monotonic() + _PATIENCE_S
     while True:
         try:
-            queue = peer.load("queue")(port, name)
+            queue = peer.load("probe")(port, name)
             try:
                 if queue.claim_ack(batch=1, calls=1):
                     return
