@@ -18,7 +18,7 @@ COMPILE := $(BIN)/python tools/venv.py uv pip compile --quiet --generate-hashes 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run quick test test-full test-mutants lives pytest lint types format bench-core bench-http bench-hostile bench-client bench-buffer bench-timers bench-console bench-spark bench-scale test-spark-matrix lock build clean
+.PHONY: help setup run quick test test-full test-mutants lives pytest lint types format bench bench-core bench-http bench-hostile bench-client bench-buffer bench-timers bench-console bench-spark bench-scale test-spark-matrix lock build clean
 # One thing at a time, also under -j: the tools fill the cores by themselves.
 .NOTPARALLEL:
 
@@ -72,6 +72,9 @@ format: $(READY) ## Format the code and fix what can be fixed
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+bench: $(READY) ## Measure Tenure beside its peers in one run (ARGS="--quick", "--only tenure,redis", "--cells produce")
+	$(BIN)/python -m bench.peers $(ARGS)
+
 bench-core: $(READY) ## Measure the engine, as ratios in one run
 	$(BIN)/python -m bench.core $(ARGS)
 
@@ -105,11 +108,12 @@ lock: ## Pin the requirements anew (UPGRADE=1 takes the newest versions)
 	for version in $(SPARKS); do \
 		echo "pyspark==$$version" | $(COMPILE) --output-file requirements/spark-$$version.txt - || exit; done
 	$(COMPILE) pyproject.toml requirements/build.in $(EXTRAS:%=--extra %) --output-file requirements/dev.txt
+	$(COMPILE) pyproject.toml bench/peers/clients.in --output-file bench/peers/clients.txt
 	$(COMPILE) requirements/build.in --constraint requirements/dev.txt --output-file requirements/build.txt
 
 build: ## Build the wheel and the source archive into dist/, with the few packages that takes
 	@$(PYTHON) tools/venv.py build
 
 clean: ## Remove .venv and everything that was built or cached
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .mutants
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .mutants .bench
 	find src tests tools bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -138,6 +138,10 @@ class Client:
         assert data.startswith(b"HTTP/1.1 20"), data[:300]
         return b"".join(parts)
 
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
 
 # The bars
 

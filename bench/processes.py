@@ -7,7 +7,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["Peak", "cpu_s"]
+__all__ = ["Peak", "cpu_s", "family"]
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _EVERY_S = 0.1
@@ -34,13 +34,13 @@ class Peak:
         is_over = False
         while not is_over:  # once more at the end, however short the block was
             is_over = self._over.wait(_EVERY_S)
-            self.mb = max(self.mb, sum(map(_anonymous_mb, _family(self._pid))))
+            self.mb = max(self.mb, sum(map(_anonymous_mb, family(self._pid))))
 
 
 def cpu_s(pid: int | None = None) -> float:
     """Return the processor seconds of a process, by default this one, and of all below it, ended ones included."""
     ticks = 0
-    for each in _family(pid or os.getpid()):
+    for each in family(pid or os.getpid()):
         try:
             fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
         except OSError:  # gone meanwhile
@@ -49,8 +49,8 @@ def cpu_s(pid: int | None = None) -> float:
     return ticks / _TICKS_PER_S
 
 
-def _family(pid: int) -> list[int]:
-    """A process and everything below it."""
+def family(pid: int) -> list[int]:
+    """Return a process and everything below it."""
     found = [pid]
     for parent in found:
         with suppress(OSError):  # gone meanwhile

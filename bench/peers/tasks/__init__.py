@@ -1,0 +1,1 @@
+"""The task frameworks that are measured: one module each, which its worker process imports too."""
