@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from importlib.metadata import version
 from typing import Any, Final
 
 import msgspec
 
+from tenure import __version__
 from tenure.http.api.app import Route
 
 __all__ = ["document", "path_of"]
@@ -122,7 +122,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Tenure",
-            "version": version("tenure"),
+            "version": __version__,
             "description": "A durable work queue: work is handed out on leases, and the log is the truth.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },

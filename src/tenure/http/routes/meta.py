@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from importlib.metadata import version
 from typing import Any, Final
 
+from tenure import __version__
 from tenure.contract.replies import Health, Ready
 from tenure.errors import Closed, NotFound
 from tenure.http.api.app import Call, Route, error_response
@@ -16,7 +16,7 @@ from tenure.http.wire.message import Response
 
 __all__ = ["ROUTES"]
 
-_VERSION: Final = version("tenure")
+_VERSION: Final = __version__
 
 
 def health(context: Context, call: Call) -> Response:
