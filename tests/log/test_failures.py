@@ -303,6 +303,14 @@ def fill(model: Model, log: FileLog, body: bytes, *, urgent: bool = False) -> st
         log.write()
 
 
+def rewrite_oldest(model: Model, log: FileLog) -> None:
+    """Append again what the oldest segment holds besides acks, as emptying it does."""
+    oldest = [frame for _, frame in model.history if frame[2] >> 32 == log.segments()[0].number]
+    for _, topic, _, body in [frame for frame in oldest if frame[3][:1] == b"f"]:
+        location = log.append([(20, topic, body)], reclaim=True)[0]
+        model.history.append((log.pending_batch, (20, topic, location, body)))
+
+
 def test_a_full_disk_refuses_an_append_and_changes_nothing_until_space_returns() -> None:
     """Fault 12: a clear error, acks from the room kept for them, reads go on, and it recovers by itself."""
     disk, model = SimDisk(5, capacity_bytes=5 * 2048 + 100), Model()
@@ -336,16 +344,31 @@ def test_acks_may_use_a_segment_of_room_and_leave_one_to_reclaim_space_in() -> N
     assert fill(model, log, b"a" * 20, urgent=True) == "disk_full"
     assert sum(segment.used_bytes for segment in log.segments()) > used + 0.9 * 2048
     for turn in range(1, 8):
-        oldest = [frame for _, frame in model.history if frame[2] >> 32 == log.segments()[0].number]
-        for _, topic, _, body in [frame for frame in oldest if frame[3][:1] == b"f"]:
-            location = log.append([(20, topic, body)], reclaim=True)[0]
-            model.history.append((log.pending_batch, (20, topic, location, body)))
+        rewrite_oldest(model, log)
         model.dropped = turn
         log.drop(turn)
         log.sync()
         model.note(log)
         model.history = [row for row in model.history if row[1][2] >> 32 > turn]
         model.append(log, [(20, 1, b"one more ack")], urgent=True)
+    opened(disk.crash("lost"), model).close()
+
+
+def test_acks_go_on_while_the_space_of_a_dropped_segment_is_not_back_yet() -> None:
+    """Fault 12: nothing else is emptied before that space is there, so it counts as room."""
+    disk, model = SimDisk(6, capacity_bytes=5 * 2048 + 100), Model()
+    log = opened(disk, model)
+    assert fill(model, log, b"f" * 300) == "disk_full"
+    for turn in range(1, 8):
+        for _ in range(8):
+            model.append(log, [(20, 1, b"an ack")], urgent=True)
+        rewrite_oldest(model, log)
+        model.dropped = turn
+        log.drop(turn)
+        model.append(log, [(20, 1, b"an ack before the sync")], urgent=True)
+        log.sync()
+        model.note(log)
+        model.history = [row for row in model.history if row[1][2] >> 32 > turn]
     opened(disk.crash("lost"), model).close()
 
 

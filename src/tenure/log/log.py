@@ -118,7 +118,7 @@ class FileLog(SegmentWriter):
             raise Invalid(f"segment {segment} cannot be dropped: only the oldest can, and never the one being written")
         self._append_own(KIND_DROPPED, segment.to_bytes(8, "little"))
         batch = self.write()
-        self._removals.append(Removal(segment))
+        self._removals.append(Removal(segment, used_bytes=self._heads[1].previous_end))
         self._reclaimed_bytes = 0
         self._dropped = segment
         del self._heads[0], self._salts[segment]

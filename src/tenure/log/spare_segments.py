@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tenure.log.disk import Disk, File
 from tenure.log.segment import SEGMENTS
 
-__all__ = ["Spare", "Spares", "unpublished_name"]
+__all__ = ["Spare", "Spares", "spare_size", "unpublished_name"]
 
 #: How many sixteenths of the free bytes a small spare takes: others write to this disk too.
 _SMALL_SHARE = 15
@@ -22,6 +22,11 @@ _SMALL_SHARE = 15
 def unpublished_name(number: int) -> str:
     """Return the name of a segment that is spare or in use, and not yet known to follow only durable ones."""
     return f"{SEGMENTS}/{number:010d}.new"
+
+
+def spare_size(free_bytes: int) -> int:
+    """Return the size of the spare that is made of so many free bytes where the disk has no more."""
+    return free_bytes * _SMALL_SHARE // 16
 
 
 class Spare(NamedTuple):
@@ -67,7 +72,7 @@ class Spares:
 
     def add_small(self, *, after: int) -> bool:
         """Add a spare of what room there is; False where that is too little to be of use."""
-        size = min(self._size, self._disk.free_bytes() * _SMALL_SHARE // 16)
+        size = min(self._size, spare_size(self._disk.free_bytes()))
         if size < self._size // 4:
             return False
         with suppress(OSError):

@@ -45,12 +45,13 @@ class Roll:
 
 
 class Removal:
-    """A segment that was declared dropped in what is written: it goes once that is durable."""
+    """A segment that was declared dropped in what is written: it goes once that is durable, and frees what it used."""
 
-    __slots__ = ("is_done", "segment")
+    __slots__ = ("is_done", "segment", "used_bytes")
 
-    def __init__(self, segment: int) -> None:
+    def __init__(self, segment: int, *, used_bytes: int) -> None:
         self.segment = segment
+        self.used_bytes = used_bytes
         self.is_done = False
 
 

@@ -28,7 +28,7 @@ from tenure.log.interface import Entry, Sync
 from tenure.log.opening import NO_ROOM, no_room_error
 from tenure.log.reader import SegmentFiles
 from tenure.log.segment import HEAD_BYTES, Head
-from tenure.log.spare_segments import Spare, Spares
+from tenure.log.spare_segments import Spare, Spares, spare_size
 from tenure.log.sync import FileSync, Removal, Roll, Syncs
 
 __all__ = ["OFFSET_MAX", "SegmentWriter"]
@@ -250,8 +250,12 @@ class SegmentWriter:
         return reclaim or self._leaves_room_to_reclaim(need, fits=fits)
 
     def _leaves_room_to_reclaim(self, need: int, *, fits: bool) -> bool:
-        """Return whether the oldest segment could still be emptied, if all in it were alive."""
-        room = sum(size - HEAD_BYTES - self._own_bytes for size in self._spares.sizes()) - need
+        """Return whether the oldest segment could still be emptied, if all in it were alive.
+
+        A segment that was dropped counts as the spare that it becomes: none is emptied before its space is back.
+        """
+        spares = self._spares.sizes() + [spare_size(removal.used_bytes) for removal in self._removals]
+        room = sum(size - HEAD_BYTES - self._own_bytes for size in spares) - need
         if fits:
             room += self._capacity - self._own_bytes - self._end
         return room >= self._owed_bytes()
