@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-# Four test processes fill two cores: one is Spark's, and half of the rest waits for disks and children.
+# Four test processes fill two cores: two are Spark's, and half of the rest waits for disks and children.
 JOBS ?= 4
 # The extras whose rooms exist. A new room adds its own here, then `make lock`.
 EXTRAS := dev metrics otel reload buffer delta redis faststream spark connect iceberg postgres

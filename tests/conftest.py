@@ -23,6 +23,6 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    from tests.scheduling import OneSession
+    from tests.scheduling import SharedSessions
 
-    return OneSession(config, log)
+    return SharedSessions(config, log)

@@ -17,7 +17,7 @@ __all__ = ["LEFT_OUT", "PATHS"]
 
 PATHS: Final = (
     *("tests/contract", "tests/core", "tests/log", "tests/broker", "tests/model", "tests/testing", "tests/buffer"),
-    *("tests/worker", "tests/export", "tests/http"),
+    *("tests/worker", "tests/export", "tests/http", "tests/bench"),
     *(f"tests/client/test_{name}.py" for name in ("config", "endpoint", "lanes", "batcher", "resuming")),
     *(f"tests/client/test_{name}.py" for name in ("retry", "sse")),
     *(f"tests/timers/test_{name}.py" for name in ("envelope", "reference", "faststream_testing")),
@@ -34,6 +34,7 @@ LEFT_OUT: Final = (
     "tests/testing/test_plugin.py",
     *(f"tests/buffer/test_{name}.py" for name in ("cloud_exit", "contract", "every_call", "ingest_events")),
     *(f"tests/buffer/test_{name}.py" for name in ("outage", "processes", "producers")),
+    "tests/buffer/test_full_disk.py::test_a_produce_that_finds_no_room_was_not_written_and_goes_in_once_there_is_some",
     "tests/buffer/test_create.py::test_the_conflict_of_a_real_client_on_an_empty_key_is_not_stored",
     "tests/buffer/test_ingest.py::test_a_kill_around_the_commit_of_the_sink_leaves_everything_exactly_once",
     *(f"tests/worker/test_{name}.py" for name in ("app_over_http", "metrics", "metrics_live", "periodic_live")),
