@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # Wall time says nothing about correctness on a busy machine, so no example has a deadline.
-settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("default", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # The same examples on every run: a red build points at the change, not at the dice.
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.register_profile("full", settings.get_profile("default"), max_examples=2_000, print_blob=True)
@@ -23,6 +23,6 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    from tests.scheduling import SharedSessions
+    from tests.scheduling import OneSession
 
-    return SharedSessions(config, log)
+    return OneSession(config, log)

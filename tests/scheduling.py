@@ -1,7 +1,6 @@
 """Which tests go to the same process: those that share a Spark session, and those of a module of `tests/spark`.
 
-Starting Spark takes its time, and so do its first jobs; every other test goes to whichever process is free. There are
-two sessions, about equally long: with one, the other processes were done and waited for it.
+Starting Spark takes its time, and so do its first jobs; every other test goes to whichever process is free.
 """
 
 from __future__ import annotations
@@ -11,16 +10,14 @@ from pathlib import Path
 
 from xdist.scheduler import LoadScopeScheduling
 
-__all__ = ["SharedSessions"]
+__all__ = ["OneSession"]
 
 ROOT = Path(__file__).parents[1]
 HOME = "tests/spark/"
 PAGES = "tests/docs/test_spark_pages.py"
-STREAMS = tuple(f"{HOME}test_{name}" for name in ("pipeline", "source", "stream", "topic"))
-"""The modules of the one session: pipelines and streams. Tables, jobs and reports have the other."""
 
 
-class SharedSessions(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
+class OneSession(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
     """Hands tests out one by one, but for those that belong together; the largest lot goes first."""
 
     def _split_scope(self, nodeid: str) -> str:
@@ -29,9 +26,7 @@ class SharedSessions(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships 
             return path  # they wait for one process with one Spark: so should only one of ours
         if not path.startswith(HOME):
             return nodeid
-        if not _uses_the_session(path):
-            return path
-        return "spark-streams" if path.startswith(STREAMS) else "spark-tables"
+        return "spark" if _uses_the_session(path) else path
 
 
 @cache

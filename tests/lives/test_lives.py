@@ -11,7 +11,7 @@ from tests.lives.runs import run, shrink
 from tests.lives.thresholds import small_thresholds
 
 STEPS = 250
-LIVES = 30
+LIVES = 15
 
 
 def check_lives(seeds: range) -> None:
@@ -27,7 +27,7 @@ def test_in_no_life_does_anything_happen_that_must_not() -> None:
 
 @pytest.mark.full
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("block", range(150))
+@pytest.mark.parametrize("block", range(300))
 def test_in_many_more_lives_neither(block: int) -> None:
     check_lives(range(10_000 + block * LIVES, 10_000 + (block + 1) * LIVES))
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CASES = known()
+SLICE = ("files", "postgres", "delta")
+"""The sinks that are killed in every run: one of each kind of commit. The others are killed in the full suite."""
 
 pytestmark = pytest.mark.timeout(1_800)
 
@@ -55,7 +57,9 @@ def test_a_driver_that_dies_at_any_point_of_a_write_loses_and_repeats_nothing(
     assert held(spark, case, told["place"]) == expected
 
 
+@pytest.mark.parametrize("names", [SLICE, pytest.param((), id="all", marks=pytest.mark.full)], ids=" ".join)
 def test_one_kill_in_the_middle_of_every_sink_loses_and_repeats_nothing(
-    spark: SparkSession, postgres: str, tmp_path: Path
+    names: tuple[str, ...], spark: SparkSession, postgres: str, tmp_path: Path
 ):
-    kill_once(spark, CASES, tmp_path, postgres=postgres)
+    cases = [case for case in CASES if not names or case.name in names]
+    kill_once(spark, cases, tmp_path, postgres=postgres)
