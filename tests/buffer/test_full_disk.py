@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from tenure.buffer import Producer, StoreFull, open_store
 from tenure.errors import Overloaded
 from tests.kit.buffers import consumed, quick
+from tests.kit.small_disk import small_disk
 
 SIZE_BYTES = 4 << 20
 ENTRY = os.urandom(2 << 20)
@@ -20,16 +20,8 @@ ENTRY = os.urandom(2 << 20)
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system with less room than the entry needs, until the file ``ballast`` is removed."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    target = tmp_path / "disk"
-    target.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "tmpfs", target], check=False)
-    if mounted.returncode != 0:
-        pytest.skip("mount was refused here")
-    (target / "ballast").write_bytes(bytes(SIZE_BYTES - (1 << 20)))
-    yield target
-    subprocess.run(["umount", "-l", target], check=False)
+    with small_disk(tmp_path / "disk", size_bytes=SIZE_BYTES) as mounted:
+        yield mounted
 
 
 async def test_a_produce_that_finds_no_room_was_not_written_and_goes_in_once_there_is_some(disk: Path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from tenure.spark.sinks.delta.small import SmallDelta
 from tenure.spark.sinks.files.table import FileTable, files
 from tenure.spark.sinks.iceberg.small import SmallIceberg
 from tenure.spark.sinks.protocol import SparkSink
+from tests.kit.small_disk import small_disk
 from tests.spark.command import running
 from tests.spark.conftest import Filled
 
@@ -38,16 +38,8 @@ ENTRIES = [os.urandom(1_000) for _ in range(2_000)]
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system with less room than the entries need, until the file ``ballast`` is removed."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    target = tmp_path / "disk"
-    target.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "tmpfs", target], check=False)
-    if mounted.returncode != 0:
-        pytest.skip("mount was refused here")
-    (target / "ballast").write_bytes(bytes(SIZE_BYTES - (1 << 20)))
-    yield target
-    subprocess.run(["umount", "-l", target], check=False)
+    with small_disk(tmp_path / "disk", size_bytes=SIZE_BYTES) as mounted:
+        yield mounted
 
 
 def delta(where: Path) -> SparkSink:

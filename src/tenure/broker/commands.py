@@ -5,6 +5,7 @@ The methods that only look, and those that open a stream, are `Broker`'s own: th
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack
 
@@ -43,16 +44,16 @@ __all__ = ["CommandMethods"]
 T = TypeVar("T")
 
 
-class CommandMethods:
+class CommandMethods(ABC):
     """A method for every command that changes something. A subclass runs the commands."""
 
+    @abstractmethod
     def run(self, command: Command[T]) -> Answer[T]:
         """Run a command that is not a claim."""
-        raise NotImplementedError
 
+    @abstractmethod
     def run_claim(self, command: Claim) -> Awaitable[Grant]:
         """Run a claim, which may wait."""
-        raise NotImplementedError
 
     # Records
 
