@@ -233,7 +233,6 @@ class ServingLoop:
         for topic in changed:
             self._attend_later(topic)
         changed.clear()
-        self.committer.plan()
 
     def _attend_once(self, topic: Topic, attended: set[Topic]) -> None:
         if topic in attended or topic in self.coordinator.resting:
