@@ -74,6 +74,11 @@ class Table:
         return self.ends[index] - self.start(index)
 
 
+    def span_bytes(self, indices: range) -> int:
+        """Return the size of neighbouring records together."""
+        return self.ends[indices[-1]] - self.start(indices[0]) if indices else 0
+
+
 class Frame:
     """The records of one append, or of several that were rewritten together. ``lost`` says why they cannot be read."""
 
@@ -242,9 +247,13 @@ class Reader:
         for first, follower, location, size in _frames(topic, lo, hi):
             if lo <= first and follower <= hi and first >= topic.floor and not topic.dead_between(first, follower):
                 total += size
+                continue
+            table = self._table(topic, first, follower, location=location, size=size)
+            chosen, start, end = table.between(lo, hi), max(lo, first), min(hi, follower)
+            if start >= topic.floor and not topic.dead_between(start, end):
+                total += table.span_bytes(chosen)
             else:
-                table = self._table(topic, first, follower, location=location, size=size)
-                total += sum(table.size(i) for i in table.between(lo, hi) if not topic.is_dead(table.seq(i)))
+                total += sum(table.size(i) for i in chosen if not topic.is_dead(table.seq(i)))
         return total
 
     def _table(self, topic: Topic, first: int, follower: int, *, location: int, size: int) -> Table:
