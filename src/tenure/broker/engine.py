@@ -320,7 +320,7 @@ class Engine:
             self._close_heads()
             self._plan_limit_checks()
         if self._frames:
-            self.metrics.batch_frames.observe(self._frames)
+            self.totals.batch_frames.observe(self._frames)
             self._frames = 0
             self.log.reserve(self.state.jobs * self.settings.reserve_per_job_bytes)
         return self.log.write()
@@ -334,7 +334,8 @@ class Engine:
 
     def synced(self, batch: int) -> None:
         """Mark batches up to this one durable, and make the records of fsync topics in them visible."""
-        self.synced_batch = max(self.synced_batch, batch)
+        if batch > self.synced_batch:
+            self.synced_batch = batch
         if self.state.must_check_limits:
             self._plan_limit_checks()
         while self._unsynced and self._unsynced[0][0] <= batch:

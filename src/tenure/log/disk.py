@@ -109,6 +109,7 @@ class PosixDisk:
         if create and not self.root.is_dir():
             self.root.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
             _sync_path(self.root.parent)
+        self._path = str(self.root)
         self._root = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
         found = os.fstat(self._root)
         self._identity = (found.st_dev, found.st_ino)
@@ -196,7 +197,7 @@ class PosixDisk:
         os.fdatasync(file)
         if os.fstat(file).st_nlink == 0:
             raise OSError(errno.ESTALE, "the file was removed while in use")
-        found = os.stat(self.root)
+        found = os.stat(self._path)
         if (found.st_dev, found.st_ino) != self._identity:
             raise OSError(errno.ESTALE, f"{self.root} was moved or mounted over while in use")
 

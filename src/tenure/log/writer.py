@@ -144,7 +144,8 @@ class SegmentWriter:
         segment = self._heads[-1].number
         self._files.pin(segment)
         file = self._file if self.written_batch > self.synced_batch else None
-        rolls, removals = list(self._rolls), list(self._removals)
+        rolls = tuple(self._rolls) if self._rolls else ()
+        removals = tuple(self._removals) if self._removals else ()
         begun, self._sync_begun_at = self._sync_begun_at, self._base + self._written_end
         return self._syncs.begin(
             file,
@@ -163,7 +164,8 @@ class SegmentWriter:
             raise self.failed
         if sync.error is not None:
             self._fail("syncing", sync.error)
-        self.synced_batch = max(self.synced_batch, sync.batch)
+        if sync.batch > self.synced_batch:
+            self.synced_batch = sync.batch
         if self._removals and self._removals[0].is_done:
             self._removals = [removal for removal in self._removals if not removal.is_done]
             if self.crowded:

@@ -188,8 +188,8 @@ class Committer:
 
     def _tidy(self, took_ms: float) -> None:
         """Do what follows a sync and concerns no caller: in a turn of its own, because answers leave first."""
-        self.engine.metrics.syncs += 1
-        self.engine.metrics.sync_ms.observe(took_ms)
+        self.engine.totals.syncs += 1
+        self.engine.totals.sync_ms.observe(took_ms)
         self.after_sync()
         self._plan_seal()
 
