@@ -73,7 +73,6 @@ class Table:
         """Return the size of record ``index`` in bytes."""
         return self.ends[index] - self.start(index)
 
-
     def span_bytes(self, indices: range) -> int:
         """Return the size of neighbouring records together."""
         return self.ends[indices[-1]] - self.start(indices[0]) if indices else 0
