@@ -31,6 +31,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """
     checkpoint_bytes: int = 256 * MIB
     """A checkpoint is written after this much log, or eight times the last checkpoint's size if that is more."""
+    checkpoint_memory_bytes_max: int = 4096 * MIB
+    """Memory for the process that makes a checkpoint while the broker is open; it needs about what the broker needs.
+    0: none is made before the broker closes.
+    """
     frame_cache_bytes: int = 8 * MIB
     """Decoded frames kept for the next read of a neighbour."""
     spare_segments: int = 2
