@@ -104,7 +104,7 @@ def _store(disk: Disk, name: str, head: bytes, payload: bytes) -> None:
         write_whole(disk, file, head, offset=0)
         for start in range(0, len(payload), _PIECE_BYTES):
             write_whole(disk, file, payload[start : start + _PIECE_BYTES], offset=len(head) + start)
-            if start % _SYNC_BYTES == 0:
+            if (start + _PIECE_BYTES) % _SYNC_BYTES == 0:
                 disk.sync(file)  # in small parts, because a sync of the log waits for all that the disk has in hand
         disk.sync(file)
     finally:
