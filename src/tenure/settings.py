@@ -46,7 +46,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     none for the records of logs.
     """
     trim_step_bytes: int = 1 * MIB
-    """How much a trimming step rewrites before other work gets its turn."""
+    """How much a trimming step rewrites at most before other work gets its turn."""
+    trim_step_ms: int = 2
+    """How long a trimming step takes at most; it moves at least one append, or one topic."""
 
     reboot_ms_max: int = 259_200_000
     """How much time at most is taken to have passed over a reboot, when only the wall clock can tell (three days)."""

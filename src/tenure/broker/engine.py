@@ -71,6 +71,7 @@ class Engine:
     ``stalled_routers`` are the sources of routers that wait for room in their destination, by its name.
     ``rewritten_bytes`` and ``dropped_bytes`` count what trimming has moved and freed since the log was opened;
     ``fruitless_bytes`` counts what it has moved since ``trimmed_live_bytes`` were alive, when it may gain nothing.
+    ``spent_below`` is a segment and a topic id below which no topic has a live record in that segment.
     """
 
     def __init__(self, log: Log, *, clock: Clock, settings: Settings) -> None:
@@ -95,6 +96,7 @@ class Engine:
         self.dropped_bytes = 0
         self.fruitless_bytes = 0
         self.trimmed_live_bytes = 0
+        self.spent_below = (0, 0)
         self._unsynced: deque[tuple[int, int, dict[int, int]]] = deque()
         self._heads: dict[int, int] = {}
         self._heads_batch = 0

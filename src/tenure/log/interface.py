@@ -132,8 +132,12 @@ class Log(Protocol):
     def position(self) -> Position:
         """Return the position after what was written."""
 
-    def segments(self) -> list[SegmentInfo]:
-        """List the segments, oldest first; the last one is being written."""
+    def segments(self, limit: int | None = None) -> list[SegmentInfo]:
+        """List the segments, or the ``limit`` oldest ones, oldest first; the last of all is being written."""
+
+    @property
+    def used_bytes(self) -> int:
+        """Return how many bytes hold frames, over all segments; at the same cost however many there are."""
 
     def drop(self, segment: int) -> int:
         """Declare the oldest segment dropped; return the batch that says so, with whose sync the segment is removed.

@@ -57,6 +57,7 @@ class MemoryLog:
         self._segment_bytes = segment_bytes
         self._segments = [_Segment(1, 1)]
         self._written_end = HEAD_BYTES
+        self._closed_bytes = 0
         self._has_pending = False
         self._sealed_batch = 0
         self._dropped = 0
@@ -147,10 +148,14 @@ class MemoryLog:
         current = self._segments[-1]
         return Position(current.number, self._written_end, self.written_batch + 1, dropped=self._dropped)
 
-    def segments(self) -> list[SegmentInfo]:
-        closed = [SegmentInfo(each.number, each.end, each.first_batch) for each in self._segments[:-1]]
+    def segments(self, limit: int | None = None) -> list[SegmentInfo]:
+        closed = [SegmentInfo(each.number, each.end, each.first_batch) for each in self._segments[:-1][:limit]]
         current = self._segments[-1]
-        return [*closed, SegmentInfo(current.number, self._written_end, current.first_batch)]
+        return [*closed, SegmentInfo(current.number, self._written_end, current.first_batch)][:limit]
+
+    @property
+    def used_bytes(self) -> int:
+        return self._closed_bytes + self._written_end
 
     def drop(self, segment: int) -> int:
         self._check_open()
@@ -159,6 +164,7 @@ class MemoryLog:
         self.write()
         self._own_batch()
         self._dropped = segment
+        self._closed_bytes -= self._segments[0].end
         del self._segments[0]
         return self.written_batch
 
@@ -181,6 +187,7 @@ class MemoryLog:
 
     def _roll(self) -> _Segment:
         self.write()
+        self._closed_bytes += self._segments[-1].end
         self._segments.append(_Segment(self._segments[-1].number + 1, self.pending_batch))
         self._written_end = HEAD_BYTES
         return self._segments[-1]

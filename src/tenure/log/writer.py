@@ -69,6 +69,8 @@ class SegmentWriter:
         self._reclaimed_bytes = 0
         self._closed = False
         self._dropped = 0
+        #: What the segments before the one being written use.
+        self._closed_bytes = sum(head.previous_end for head in heads[1:])
         #: Where the last seal ends: while the log ends there, it needs no other.
         self._sealed_at = -1
         #: Where the log ended when the last sync was begun.
@@ -344,6 +346,7 @@ class SegmentWriter:
         self._rolls.append(Roll(head.number, self._file, old_end=self._end))
         self._last_offset, self._last_crc = 0, head.crc
         self._heads.append(head)
+        self._closed_bytes += head.previous_end
         self._salts[head.number] = head.salt
         self._use(head, spare.file, end=HEAD_BYTES, capacity=max(size, min(spare.size, self._segment_bytes)))
         for entry in preamble:
