@@ -121,7 +121,7 @@ class Watch:
 async def measure(shape: str, count: int) -> dict[str, dict[str, float]]:
     """Fill a broker, then watch it at rest, with a checkpoint in the making, and while its first segment is trimmed."""
     home = tempfile.mkdtemp(prefix="tenure-upkeep-")
-    settings = Settings(checkpoint_bytes=1 << 60, spare_segments=1 << 20)
+    settings = Settings(checkpoint_bytes=1 << 60, spare_segments=1 << 20, topics_max=0)
     broker = await Broker.open(home, settings=settings)
     try:
         await broker.put_topic("q", {"type": "queue", "lease_ms": _DAY_MS})
@@ -181,12 +181,10 @@ def main() -> None:
         print(json.dumps(asyncio.run(measure(arguments.one, arguments.jobs))))
         return
     print(f"calibration: {calibrate() / 1e6:.1f} M loop turns/s")
-    lines: list[Row] = []
     for shape in arguments.shapes:
         command = [sys.executable, "-m", "bench.upkeep", "--one", shape, "--jobs", str(arguments.jobs)]
         found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-        lines += rows(shape, found)
-    report(f"upkeep with {arguments.jobs} live jobs", lines)
+        report(f"upkeep with {arguments.jobs} live jobs", rows(shape, found))
 
 
 if __name__ == "__main__":

@@ -14,9 +14,12 @@ from tenure.broker.engine import Engine
 from tenure.broker.observing.pins import Pin
 from tenure.broker.records import Reader
 from tenure.contract.records import Stored
+from tenure.core.state.frame_index import SegmentIndex
 from tenure.core.state.invariants import invariants
 from tenure.core.state.snapshot import dump_state, dump_topic
 from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
+from tenure.log.interface import SegmentInfo
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tests.core.test_fold import Story, refold
@@ -264,26 +267,35 @@ def test_bases_of_many_topics_are_rewritten_in_steps_too() -> None:
 
 def test_whether_trimming_is_due_costs_the_same_with_many_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked after every sync."""
-    engine, made = make(), list[object]()
+    engine, made = make(), list[int]()
     while len(engine.log.segments()) < 60:
         run.produce(engine, "t", [b"x" * 500])
     engine.write()
-    real = memory.SegmentInfo
-    monkeypatch.setattr(memory, "SegmentInfo", lambda *args: made.append(args) or real(*args))
+
+    def info(number: int, used_bytes: int, first_batch: int) -> SegmentInfo:
+        made.append(number)
+        return SegmentInfo(number, used_bytes, first_batch)
+
+    monkeypatch.setattr(memory, "SegmentInfo", info)
     trim_due(engine)
     assert len(made) <= 4
 
 
 def test_a_full_disk_looks_at_each_topic_of_the_oldest_segment_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine, looks = make(Settings(segment_bytes=1 << 16)), list[object]()
+    engine, looks = make(Settings(segment_bytes=1 << 16)), list[int]()
     for number in range(100):
         run.produce(engine, f"t{number}", [b"x"])
     while len(engine.log.segments()) < 3:
         run.produce(engine, "filler", [b"." * 1000])
     for number in range(99):
         run.delete_records(engine, f"t{number}", before_seq=2)
-    real, engine.log.crowded = trim_module._seq_after, True  # type: ignore[misc]
-    monkeypatch.setattr(trim_module, "_seq_after", lambda *args: looks.append(args) or real(*args))
+    engine.log.crowded, real = True, trim_module._seq_after
+
+    def seq_after(topic: Topic, entry: SegmentIndex) -> int:
+        looks.append(topic.id)
+        return real(topic, entry)
+
+    monkeypatch.setattr(trim_module, "_seq_after", seq_after)
     for _ in range(10):
         assert not trim_due(engine)
     assert len(looks) <= 120
