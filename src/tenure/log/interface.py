@@ -120,6 +120,12 @@ class Log(Protocol):
     def read(self, location: int) -> tuple[int, int, bytes]:
         """Return (kind, topic, body) of one frame, verified. Raises Corrupt, or NotFound for a dropped segment."""
 
+    def check(self, location: int) -> tuple[int, int]:
+        """Verify one frame without keeping it; return its kind and the length of its body. Raises as `read`."""
+
+    def read_part(self, location: int, start: int, count: int) -> bytes:
+        """Return a part of the body of a frame that `check` has verified. Raises as `read`."""
+
     def contains(self, position: Position) -> bool:
         """Return whether this log went through the position, so that a replay may start there."""
 

@@ -86,6 +86,18 @@ class FileLog(SegmentWriter):
         entry = self._pending.get(location)
         return entry if entry is not None else self._reader.read(location, self._salts.get(location >> 32))
 
+    def check(self, location: int) -> tuple[int, int]:
+        entry = self._pending.get(location)
+        if entry is not None:
+            return entry[0], len(entry[2])
+        return self._reader.check(location, self._salts.get(location >> 32))
+
+    def read_part(self, location: int, start: int, count: int) -> bytes:
+        entry = self._pending.get(location)
+        if entry is not None:
+            return entry[2][start : start + count]
+        return self._reader.read_part(location, start, count, is_there=location >> 32 in self._salts)
+
     def contains(self, position: Position) -> bool:
         self._publish()
         try:

@@ -135,6 +135,13 @@ class MemoryLog:
                     return found[1]
         raise NotFound(f"there is no frame at {location}", code="segment_dropped", segment=location >> 32)
 
+    def check(self, location: int) -> tuple[int, int]:
+        kind, _, body = self.read(location)
+        return kind, len(body)
+
+    def read_part(self, location: int, start: int, count: int) -> bytes:
+        return self.read(location)[2][start : start + count]
+
     def contains(self, position: Position) -> bool:
         known = any(segment.number == position.segment for segment in self._segments)
         return known and position.batch <= self.written_batch + 1

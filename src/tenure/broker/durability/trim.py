@@ -17,7 +17,7 @@ import msgspec
 from pyroaring import BitMap
 
 from tenure.broker.engine import Engine
-from tenure.broker.records import Frame
+from tenure.broker.frames import Frame
 from tenure.core.events import Carried, TopicCarried
 from tenure.core.state.frame_index import FramePlace, SegmentIndex
 from tenure.core.state.snapshot import dump_topic
@@ -194,7 +194,7 @@ def _frame(engine: Engine, topic: Topic, place: FramePlace, *, end: int) -> tupl
     may be whole.
     """
     try:
-        return engine.reader.frame(place[1]), True
+        return engine.reader.frame(place[1], place[2]), True
     except Corrupt as error:
         if error.code == "unreadable" and engine.reader.refused_ms(place[1] >> 32, engine.now()) < PATIENCE_MS:
             raise
@@ -238,15 +238,21 @@ def carried(now_ms: int, topic: Topic, taken: list[Taken], *, lo: int, hi: int) 
     seqs: list[int] = []
     ats_ms: list[int] = []
     tss_ms: list[int] = []
-    sizes: list[int] = []
+    ends = array("I")
     blobs: list[bytes] = []
     for place, frame, runs in taken:
+        table = frame.table
         for start, n in zip(runs[::2], runs[1::2], strict=True):
-            for index in frame.table.between(start, start + n):
-                seqs.append(frame.table.seq(index))
-                ats_ms.append(place[3] if frame.ats_ms is None else frame.ats_ms[index])
-                tss_ms.append(frame.ts_ms if frame.tss_ms is None else frame.tss_ms[index])
-                sizes.append(frame.table.size(index))
-                blobs.append(frame.blob(index))
-    ends, first = array("I", accumulate(sizes)).tobytes(), taken[0][1]
-    return Carried(now_ms, topic.id, lo, hi, seqs, ats_ms, tss_ms, ends, b"".join(blobs), first.plain, first.lost)
+            chosen = table.between(start, start + n)
+            if not chosen:
+                continue
+            moved = (ends[-1] if ends else 0) - table.start(chosen.start)
+            ends.extend([end + moved for end in table.ends[chosen.start : chosen.stop]])
+            seqs += [table.seq(index) for index in chosen]
+            ats_ms += [place[3]] * len(chosen) if frame.ats_ms is None else frame.ats_ms[chosen.start : chosen.stop]
+            tss_ms += [frame.ts_ms] * len(chosen) if frame.tss_ms is None else frame.tss_ms[chosen.start : chosen.stop]
+            blobs.append(frame.payload(chosen))
+    first = taken[0][1]
+    return Carried(
+        now_ms, topic.id, lo, hi, seqs, ats_ms, tss_ms, ends.tobytes(), b"".join(blobs), first.plain, first.lost
+    )
