@@ -89,6 +89,12 @@ class Log(Protocol):
     def reserve_used(self) -> bool:
         """Return whether some of the room reserved for acks and for reclaiming is in use, or could not be allocated."""
 
+    def spares_due(self) -> bool:
+        """Return whether a segment should be prepared, so that the next roll does not wait for the disk; once."""
+
+    def prepare_spares(self) -> None:
+        """Allocate what ``spares_due`` asked for; from any thread. A refusal is met again when the room is needed."""
+
     def append(self, entries: Sequence[Entry], *, urgent: bool = False, reclaim: bool = False) -> list[int]:
         """Join frames to the pending batch, all of them or none; return their locations.
 

@@ -72,6 +72,13 @@ class MemoryLog:
     def reserve(self, ack_bytes: int) -> None:
         """Do nothing: there is no disk to be full."""
 
+    def spares_due(self) -> bool:
+        """Return False: memory needs no file for a roll."""
+        return False
+
+    def prepare_spares(self) -> None:
+        """Do nothing."""
+
     def append(self, entries: Sequence[Entry], *, urgent: bool = False, reclaim: bool = False) -> list[int]:
         self._check_open()
         need = sum(HEADER_BYTES + len(body) for _, _, body in entries)

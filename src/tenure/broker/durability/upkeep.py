@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from tenure.broker.durability.checkpoints import Checkpoints
@@ -28,6 +29,7 @@ class Upkeep:
         self._committer = committer
         self._disk = disk
         self._tasks: set[asyncio.Task[None]] = set()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tenure-spares")
         self._trimming = False
         self._hindrance = ""
         self._checkpoints = None if disk is None else Checkpoints(engine, committer, disk)
@@ -41,6 +43,8 @@ class Upkeep:
             return
         if not self._trimming and trim_due(self._engine):
             self._start(self._trim)
+        if self._engine.log.spares_due():
+            self._start(self._prepare)
         if self._checkpoints is not None and self._checkpoints.is_due():
             self._start(self._checkpoints.make)
 
@@ -68,6 +72,10 @@ class Upkeep:
             await work()
         except Exception:
             logger.exception("upkeep ended in an error; the next sync tries again")
+
+    async def _prepare(self) -> None:
+        """Allocate the next segment in a thread of its own: neither the loop nor a sync waits for the disk."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._engine.log.prepare_spares)
 
     async def _trim(self) -> None:
         """Empty and drop old segments, a step at a time, while trimming is due.
@@ -112,6 +120,7 @@ class Upkeep:
             self._checkpoints.abort()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        self._thread.shutdown(wait=True)
         await self._committer.finish(self._leave)
         if self._checkpoints is not None:
             self._checkpoints.close()
