@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from tenure.broker.answer import Answer, Durability
+from tenure.broker.newest_checkpoint import newest_state
 from tenure.broker.observing.meters import Meters
 from tenure.broker.observing.metrics import Metrics
 from tenure.broker.observing.pins import Pin
@@ -41,7 +42,7 @@ from tenure.core.events import (
 )
 from tenure.core.fold import FOLDS, fold
 from tenure.core.state.lease import Ended
-from tenure.core.state.snapshot import dump_checkpoint, dump_state, load_checkpoint
+from tenure.core.state.snapshot import dump_checkpoint, dump_state
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 from tenure.errors import Closed, Corrupt, Overloaded, TenureError
@@ -70,6 +71,7 @@ class Engine:
     ``stalled_routers`` are the sources of routers that wait for room in their destination, by its name.
     ``rewritten_bytes`` and ``dropped_bytes`` count what trimming has moved and freed since the log was opened;
     ``fruitless_bytes`` counts what it has moved since ``trimmed_live_bytes`` were alive, when it may gain nothing.
+    ``spent_below`` is a segment and a topic id below which no topic has a live record in that segment.
     """
 
     def __init__(self, log: Log, *, clock: Clock, settings: Settings) -> None:
@@ -94,6 +96,7 @@ class Engine:
         self.dropped_bytes = 0
         self.fruitless_bytes = 0
         self.trimmed_live_bytes = 0
+        self.spent_below = (0, 0)
         self._unsynced: deque[tuple[int, int, dict[int, int]]] = deque()
         self._heads: dict[int, int] = {}
         self._heads_batch = 0
@@ -111,15 +114,7 @@ class Engine:
         """Rebuild the state from the newest usable checkpoint and the log after it, or from the log alone; then open
         for writing. The frames pass through ``watch``, which may count them.
         """
-        after: Position | None = None
-        for position, payload in checkpoints:
-            if not self.log.contains(position):
-                continue
-            try:
-                self.state, after = load_checkpoint(payload), position
-                break
-            except (Corrupt, msgspec.MsgspecError):  # only a cache: an older one, or the log itself, will do
-                continue
+        self.state, after = newest_state(checkpoints, self.log.contains) or (self.state, None)
         state = self.state
         state.settings = self.settings
         for kind, _, location, body in watch(self.log.replay(after)):

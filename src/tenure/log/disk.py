@@ -16,7 +16,7 @@ from typing import Protocol
 
 from tenure.errors import Conflict
 
-__all__ = ["Disk", "File", "PosixDisk", "write_whole"]
+__all__ = ["Disk", "File", "Files", "PosixDisk", "write_whole"]
 
 #: A handle that only the disk which gave it understands.
 File = int
@@ -26,6 +26,18 @@ LOCK_NAME = "lock"
 # Only the owner may read payloads, also where the umask of the process is wider.
 _FILE_MODE = 0o600
 _DIRECTORY_MODE = 0o700
+
+
+class Files(Protocol):
+    """The part of a disk that reads files; every method may raise OSError."""
+
+    def open(self, name: str) -> File: ...
+
+    def close(self, file: File) -> None: ...
+
+    def size(self, file: File) -> int: ...
+
+    def pread(self, file: File, count: int, offset: int) -> bytes: ...
 
 
 class Disk(Protocol):

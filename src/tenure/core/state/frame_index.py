@@ -59,6 +59,11 @@ class WideIndex:
         self.sizes = array("I", sizes)
         self.times_ms = array("Q", times_ms)
 
+    def cut_front(self, count: int) -> None:
+        """Remove the first frames in place: what is left moves once, and no array is allocated."""
+        for column in (self.firsts, self.offsets, self.sizes, self.times_ms):
+            del column[:count]
+
     def place(self, index: int) -> FramePlace:
         """Return frame ``index`` of this segment."""
         location = self.segment << 32 | self.offsets[index]
@@ -157,7 +162,9 @@ def cut(entries: list[SegmentIndex], lo: int, hi: int) -> int:
         entry = entries[at]
         firsts = entry.firsts
         start, stop = bisect_left(firsts, lo), bisect_left(firsts, hi)
-        if stop > start or stop < len(firsts):
+        if isinstance(entry, WideIndex) and start == 0 and len(firsts) - stop > _SHORT_MAX:
+            entry.cut_front(stop)  # as trimming does, step by step
+        elif stop > start or stop < len(firsts):
             kept = [_columns(entry, 0, start), _columns(entry, stop)]
             entries[at : at + 1] = [make_index(entry.segment, columns) for columns in kept if columns[0]]
         at += start > 0
