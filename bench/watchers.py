@@ -167,12 +167,15 @@ def _quantiles(waits_ms: list[float]) -> str:
 def compare(kind: str) -> list[Row]:
     """Measure streams of one kind and the bare program in turns."""
     ours, bare = Figures(), Figures()
-    with tempfile.TemporaryDirectory(prefix="tenure-bench-") as home:
-        with process("-m", "bench.bare") as (bare_port, _), process(*tenure(home)) as (port, _):
-            Client(port).call("PUT", "/v0/topics/t", b'{"type":"queue","durability":"memory"}')
-            for _ in range(TURNS):
-                measure(bare_port, bare, kind="bare")
-                measure(port, ours, kind=kind)
+    with (
+        tempfile.TemporaryDirectory(prefix="tenure-bench-") as home,
+        process("-m", "bench.bare") as (bare_port, _),
+        process(*tenure(home)) as (port, _),
+    ):
+        Client(port).call("PUT", "/v0/topics/t", b'{"type":"queue","durability":"memory"}')
+        for _ in range(TURNS):
+            measure(bare_port, bare, kind="bare")
+            measure(port, ours, kind=kind)
     ratio = median(ours.per_s) / median(bare.per_s)
     middle_ms = median(ours.paced_waits_ms)
     print(f"{READERS:,} readers, {kind}: deliveries/s, then p50 / p99 in ms")

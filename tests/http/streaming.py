@@ -9,7 +9,7 @@ from typing import Any
 from tenure.http.api.auth import Gatekeeper
 from tenure.http.api.hosts import HostCheck
 from tenure.http.api.keys import KeyRing, entries_of_text, parse_keys
-from tenure.http.wire.message import Response
+from tenure.http.wire.message import Response, SharedBytes
 
 __all__ = ["Listener", "gatekeeper", "parse"]
 
@@ -48,12 +48,21 @@ class Listener:
         self.broken = False
         self._text = ""
         self._arrival = asyncio.Event()
-        self.task = asyncio.ensure_future(response.stream(self._send))
+        self.task = asyncio.ensure_future(response.stream(self))
 
-    async def _send(self, data: bytes) -> None:
+    async def __call__(self, data: bytes) -> None:
         await self.room.wait()
         if self.broken:
             raise ConnectionResetError("the peer is gone")
+        self._take(data)
+
+    def offer(self, shared: SharedBytes) -> bool:
+        if self.broken or not self.room.is_set():
+            return False
+        self._take(shared.data)
+        return True
+
+    def _take(self, data: bytes) -> None:
         self.sent.append(data)
         self._text += data.decode()
         self._arrival.set()
