@@ -11,7 +11,7 @@ from tenure.http.api.hosts import HostCheck
 from tenure.http.api.keys import KeyRing, entries_of_text, parse_keys
 from tenure.http.wire.message import Response, SharedBytes
 
-__all__ = ["Listener", "gatekeeper", "parse"]
+__all__ = ["Listener", "Reader", "gatekeeper", "parse"]
 
 _PATIENCE_S = 20
 
@@ -35,6 +35,22 @@ def parse(block: str) -> dict[str, Any]:
     if lines:
         found["data"] = json.loads("\n".join(lines))
     return found
+
+
+class Reader:
+    """The sending end of a stream whose peer takes everything while it ``has_room``."""
+
+    def __init__(self) -> None:
+        self.sent: list[SharedBytes] = []
+        self.has_room = True
+
+    async def __call__(self, data: bytes) -> None:
+        self.sent.append(SharedBytes(data))
+
+    def offer(self, shared: SharedBytes) -> bool:
+        if self.has_room:
+            self.sent.append(shared)
+        return self.has_room
 
 
 class Listener:

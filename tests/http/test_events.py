@@ -13,9 +13,10 @@ from tenure.http.api.context import Context
 from tenure.http.routes import ROUTES
 from tenure.http.settings import ServerSettings
 from tenure.http.streams.event_hub import Hub
+from tenure.http.streams.outlet import Outlet
 from tenure.testing.clock import ManualClock
 from tests.http.conftest import Site
-from tests.http.streaming import Listener
+from tests.http.streaming import Listener, Reader
 from tests.http.test_queues import Q, make, take
 from tests.http.test_work import SSE
 from tests.kit.brokers import turn
@@ -95,13 +96,13 @@ async def test_fault_33_the_past_is_bounded_and_a_slow_reader_is_told_what_it_mi
     await make(site)
     stream = await listen(site)
     hub = context.extras["streams"].events
-    hub._bytes_max = 3000
+    hub.backlog.bytes_max = 3000
     stream.room.clear()
     for n in range(100):
         await site.post(Q, {"records": [{"data": n}]})
-    while hub._next <= 100:  # rows that follow each other closely are taken together
+    while hub.backlog.next <= 100:  # rows that follow each other closely are taken together
         await turn()
-    assert hub._bytes <= 3000
+    assert hub.backlog.bytes <= 3000
     stream.room.set()
     events: list[dict[str, Any]] = []
     while not events or events[-1]["data"].get("runs") != [100, 1]:
@@ -131,7 +132,8 @@ async def test_rows_that_the_hub_itself_missed_are_a_gap_too(clock: ManualClock)
 async def test_the_hub_lets_go_once_nobody_came_back(broker: Broker) -> None:
     await broker.put_topic("q", {"type": "queue"})
     hub = Hub(broker, linger_s=0)
-    place = hub.open("q")
+    outlet = Outlet(Reader(), heartbeat_ms=1000, heartbeat=lambda: b"")
+    place = hub.open("q", outlet)
     assert broker._engine.listeners
     await broker.produce("q", [b"1"])
     await turn()
@@ -139,7 +141,7 @@ async def test_the_hub_lets_go_once_nobody_came_back(broker: Broker) -> None:
     place.close()
     while broker._engine.listeners:
         await asyncio.sleep(0)
-    late = hub.open("q", after=hub.number_of(frame.split(b"\n")[0].removeprefix(b"id: ").decode()))
+    late = hub.open("q", outlet, after=hub.backlog.number_of(frame.split(b"\n")[0].removeprefix(b"id: ").decode()))
     (gap,) = late.take()
     assert b"event: gap" in gap
     late.close()
