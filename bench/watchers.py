@@ -20,6 +20,7 @@ import msgspec
 
 from bench.http import Client, message, process, tenure
 from bench.measure import Row, report
+from bench.processes import cpu_s
 
 READERS = 1_000
 TURNS = 3
@@ -36,6 +37,8 @@ class Figures(msgspec.Struct):
     """What one server reached, turn by turn; waits are from a send to each of its arrivals."""
 
     per_s: list[float] = []
+    cpu_us: list[float] = []
+    """Processor time of the server for each delivery in step."""
     waits_ms: list[float] = []
     paced_waits_ms: list[float] = []
     full_per_s: list[float] = []
@@ -136,10 +139,12 @@ def full_speed(readers: Readers) -> tuple[float, list[float]]:
     return rate, waits
 
 
-def measure(port: int, figures: Figures, *, kind: str) -> None:
+def measure(port: int, pid: int, figures: Figures, *, kind: str) -> None:
     """Open all readers, take one turn of each figure, and close them."""
     readers = Readers(port, _targets(port, kind=kind), kind=kind)
+    before_s = cpu_s(pid)
     rate, waits = in_step(readers)
+    figures.cpu_us.append((cpu_s(pid) - before_s) * 1e6 / (ROUNDS * READERS))
     figures.per_s.append(rate)
     figures.waits_ms += waits
     figures.paced_waits_ms += in_step(readers, pause_s=1 / RATE_PER_S)[1]
@@ -169,19 +174,19 @@ def compare(kind: str) -> list[Row]:
     ours, bare = Figures(), Figures()
     with (
         tempfile.TemporaryDirectory(prefix="tenure-bench-") as home,
-        process("-m", "bench.bare") as (bare_port, _),
-        process(*tenure(home)) as (port, _),
+        process("-m", "bench.bare") as (bare_port, bare_pid),
+        process(*tenure(home)) as (port, pid),
     ):
         Client(port).call("PUT", "/v0/topics/t", b'{"type":"queue","durability":"memory"}')
         for _ in range(TURNS):
-            measure(bare_port, bare, kind="bare")
-            measure(port, ours, kind=kind)
+            measure(bare_port, bare_pid, bare, kind="bare")
+            measure(port, pid, ours, kind=kind)
     ratio = median(ours.per_s) / median(bare.per_s)
     middle_ms = median(ours.paced_waits_ms)
-    print(f"{READERS:,} readers, {kind}: deliveries/s, then p50 / p99 in ms")
+    print(f"{READERS:,} readers, {kind}: deliveries/s, p50 / p99 in ms, and the server's processor time for a delivery")
     for name, one in (("tenure", ours), ("bare", bare)):
         print(
-            f"  {name:<7} in step {median(one.per_s):>9,.0f} ({_quantiles(one.waits_ms)}),"
+            f"  {name:<7} in step {median(one.per_s):>9,.0f} ({_quantiles(one.waits_ms)}, {median(one.cpu_us):.1f} µs),"
             f" {RATE_PER_S} records/s ({_quantiles(one.paced_waits_ms)}),"
             f" full speed {median(one.full_per_s):>9,.0f} ({_quantiles(one.full_waits_ms)})"
         )

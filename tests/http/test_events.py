@@ -129,6 +129,112 @@ async def test_rows_that_the_hub_itself_missed_are_a_gap_too(clock: ManualClock)
         await stream.hang_up()
 
 
+# One source, many readers
+
+
+async def many(site: Site, count: int = 40) -> list[Listener]:
+    streams = [await listen(site) for _ in range(count)]
+    await turn()
+    return streams
+
+
+async def test_rows_for_many_readers_are_encoded_once_and_wake_no_task(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await make(site)
+    streams = await many(site)
+    woken: list[Outlet] = []
+    wake = Outlet.wake
+    monkeypatch.setattr(Outlet, "wake", lambda outlet: woken.append(outlet) or wake(outlet))
+    for n in range(3):
+        await site.post(Q, {"records": [{"data": n}]})
+        assert [(await stream.next())["data"]["runs"] for stream in streams] == [[n + 1, 1]] * len(streams)
+        assert len({id(stream.sent[-1]) for stream in streams}) == 1, "the same bytes, not equal ones"
+    assert woken == []
+    for stream in streams:
+        await stream.hang_up()
+
+
+async def test_a_reader_that_stalls_misses_nothing_and_holds_nobody_up(site: Site) -> None:
+    await make(site)
+    slow, *others = await many(site, 4)
+    slow.room.clear()
+    for n in range(300):
+        site.broker.produce("transcode", [b"%d" % n])
+    for stream in others:
+        assert [row["data"]["runs"][0] for row in await stream.events(300)] == list(range(1, 301))
+    slow.room.set()
+    assert [row["data"]["runs"][0] for row in await slow.events(300)] == list(range(1, 301))
+    await turn()
+    await site.post(Q, {"records": [{"data": "level again"}]})
+    assert [(await stream.next())["data"]["runs"] for stream in (slow, *others)] == [[301, 1]] * 4
+    assert len({id(stream.sent[-1]) for stream in (slow, *others)}) == 1
+    for stream in (slow, *others):
+        await stream.hang_up()
+
+
+async def test_a_mark_in_between_neither_repeats_nor_skips_a_row(broker: Broker, clock: ManualClock) -> None:
+    context = Context(broker)
+    site = Site(App(context, ROUTES), broker, clock)
+    await make(site)
+    streams = await many(site, 3)
+    hub = context.extras["streams"].events
+    for n in range(30):
+        broker.produce("transcode", [b"%d" % n])
+        if n % 3 == 0:
+            hub.mark()
+        if n % 7 == 0:
+            await turn()
+    for stream in streams:
+        assert [row["data"]["runs"][0] for row in await stream.events(30)] == list(range(1, 31))
+        await stream.hang_up()
+
+
+async def test_fault_32_rows_of_other_topics_are_no_gap_for_a_reader_that_has_everything(
+    broker: Broker, clock: ManualClock
+) -> None:
+    context = Context(broker)
+    site = Site(App(context, ROUTES), broker, clock)
+    await make(site)
+    await make(site, name="busy")
+    (stream,) = await many(site, 1)
+    hub = context.extras["streams"].events
+    hub.backlog.bytes_max = 3000
+    for n in range(100):
+        broker.produce("busy", [b"%d" % n])
+    while hub.backlog.next <= 100:
+        await turn()
+    await site.post(Q, {"records": [{"data": 1}]})
+    assert (await stream.next())["event"] == "produced"
+    await stream.hang_up()
+
+
+async def test_readers_share_frames_only_with_those_that_may_see_the_same_names(broker: Broker) -> None:
+    await broker.put_topic("q", {"type": "queue", "dead_letter": "d", "max_deliveries": 1})
+    hub, peers = Hub(broker), [Reader() for _ in range(4)]
+    places, waits = [], []
+    for number, peer in enumerate(peers):
+        outlet = Outlet(peer, heartbeat_ms=10_000, heartbeat=lambda: b"beat")
+        places.append(hub.open("q", outlet, reaches=lambda name, number=number: number % 2 == 0))
+        waits.append(asyncio.ensure_future(outlet.wait()))
+    await asyncio.sleep(0)
+    await broker.produce("q", [b"1"])
+    await broker.claim("q", node="w")
+    await broker.nack("q", node="w", seqs=[1])
+    while not all(any(b"dead_lettered" in one.data for one in peer.sent) for peer in peers):
+        await asyncio.sleep(0.001)
+    texts = [b"".join(one.data for one in peer.sent) for peer in peers]
+    assert [b'"dest":"d"' in text for text in texts] == [True, False, True, False]
+    assert texts[:2] == texts[2:]
+    last = [peer.sent[-1] for peer in peers]
+    assert last[0] is last[2]
+    assert last[1] is last[3]
+    for place, waiting in zip(places, waits, strict=True):
+        place.outlet.wake()
+        await waiting
+        place.close()
+
+
 async def test_the_hub_lets_go_once_nobody_came_back(broker: Broker) -> None:
     await broker.put_topic("q", {"type": "queue"})
     hub = Hub(broker, linger_s=0)

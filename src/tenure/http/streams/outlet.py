@@ -21,10 +21,11 @@ class Outlet:
     else; an error that it raises ends the wait.
     """
 
-    __slots__ = ("_arrival", "_heartbeat", "_heartbeat_s", "_loop", "_send", "_sent_at_s", "_waits")
+    __slots__ = ("_arrival", "_heartbeat", "_heartbeat_s", "_loop", "_offer", "_send", "_sent_at_s", "_waits")
 
     def __init__(self, send: Send, *, heartbeat_ms: int, heartbeat: Callable[[], bytes]) -> None:
         self._send = send
+        self._offer = send.offer
         self._heartbeat = heartbeat
         self._heartbeat_s = heartbeat_ms / 1000
         self._loop = asyncio.get_running_loop()
@@ -39,7 +40,7 @@ class Outlet:
 
     def offer(self, shared: SharedBytes) -> bool:
         """Send bytes while the stream waits and its peer has room, else return False."""
-        if not self._waits or not self._send.offer(shared):
+        if not self._waits or not self._offer(shared):
             return False
         self._sent_at_s = self._loop.time()
         return True

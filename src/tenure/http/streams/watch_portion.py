@@ -18,10 +18,11 @@ __all__ = ["Portion"]
 class Portion:
     """What one read found of a topic after ``from_seq``, up to ``reached``.
 
-    ``gap`` is a loss that has to be reported first; the portion then begins after it (`begin_after`).
+    ``gap`` is a loss that has to be reported first; the portion then begins after it (`begin_after`). ``is_last`` says
+    that nothing more is there to be read after it.
     """
 
-    __slots__ = ("_shared", "_show_all", "from_seq", "gap", "head", "name", "reached", "records")
+    __slots__ = ("_shared", "_show_all", "from_seq", "gap", "head", "is_last", "name", "reached", "records")
 
     def __init__(self, broker: Broker, found: Difference, *, from_seq: int, strong: bool) -> None:
         records, reached, head = found.records, found.next_from_seq, found.head_seq
@@ -46,11 +47,7 @@ class Portion:
         self.from_seq = from_seq
         self.reached = max(self.reached, from_seq)
         self.head = max(self.head, self.reached)
-
-    @property
-    def is_last(self) -> bool:
-        """Whether nothing more is there to be read after it."""
-        return self.reached == self.head
+        self.is_last = self.reached == self.head
 
     def events(self, following: Following, *, caught_up: bool) -> Iterator[tuple[bytes, bytes, int]]:
         """Yield the name and the data of each event, and the cursor of the reader after it: the records that it wants,

@@ -103,11 +103,11 @@ class Follower:
             if self._replaced:
                 return
             await self._emit(name, event, data, cursor=to_seq)
-        self._reach(portion)
+        self._move(name, portion.reached)
+        self._note_live(portion)
 
-    def _reach(self, portion: Portion) -> None:
-        """Record that the reader has a portion."""
-        self._move(portion.name, portion.reached)
+    def _note_live(self, portion: Portion) -> None:
+        """Record whether the reader is at the head of the topic after a portion."""
         if portion.is_last:
             self._live.add(portion.name)
         else:
@@ -157,16 +157,16 @@ class Follower:
     def take(self, portion: Portion) -> bool:
         """Write a portion to the reader at once, where the reader is at its beginning and has room for it."""
         name, cursors = portion.name, self._session.cursors
-        cursor = cursors.get(name, -1)
-        if self._replaced:
-            return False
+        cursor, live = cursors.get(name, -1), name in self._live
         if cursor != portion.from_seq:
             return cursor >= portion.reached
-        for shared, to_seq in portion.shared(self._following, cursors, caught_up=name in self._live):
+        for shared, to_seq in portion.shared(self._following, cursors, caught_up=live):
             if not self._outlet.offer(shared):
                 return False
             cursors[name] = to_seq
-        self._reach(portion)
+        cursors[name] = portion.reached
+        if live != portion.is_last:
+            self._note_live(portion)
         return True
 
     def leave(self, name: str, error: BaseException | None = None) -> None:
