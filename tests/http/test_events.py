@@ -204,7 +204,14 @@ async def test_fault_32_rows_of_other_topics_are_no_gap_for_a_reader_that_has_ev
         broker.produce("busy", [b"%d" % n])
     while hub.backlog.next <= 100:
         await turn()
+    stream.room.clear()
     await site.post(Q, {"records": [{"data": 1}]})
+    while hub.backlog.next <= 101:
+        await turn()
+    await turn()
+    stream.room.set()
+    assert (await stream.next())["event"] == "produced"
+    await site.post(Q, {"records": [{"data": 2}]})
     assert (await stream.next())["event"] == "produced"
     await stream.hang_up()
 
@@ -221,8 +228,10 @@ async def test_readers_share_frames_only_with_those_that_may_see_the_same_names(
     await broker.produce("q", [b"1"])
     await broker.claim("q", node="w")
     await broker.nack("q", node="w", seqs=[1])
-    while not all(any(b"dead_lettered" in one.data for one in peer.sent) for peer in peers):
-        await asyncio.sleep(0.001)
+    await broker.claim("q", node="w")  # which moves the job instead
+    async with asyncio.timeout(20):
+        while not all(any(b"dead_lettered" in one.data for one in peer.sent) for peer in peers):
+            await asyncio.sleep(0.001)
     texts = [b"".join(one.data for one in peer.sent) for peer in peers]
     assert [b'"dest":"d"' in text for text in texts] == [True, False, True, False]
     assert texts[:2] == texts[2:]
@@ -233,6 +242,24 @@ async def test_readers_share_frames_only_with_those_that_may_see_the_same_names(
         place.outlet.wake()
         await waiting
         place.close()
+
+
+async def test_rows_that_a_reader_has_read_by_itself_are_not_written_to_it_again(broker: Broker) -> None:
+    await broker.put_topic("q", {"type": "queue"})
+    hub, peer, rows = Hub(broker), Reader(), broker.events()
+    outlet = Outlet(peer, heartbeat_ms=10_000, heartbeat=lambda: b"beat")
+    place = hub.open("q", outlet)
+    waiting = asyncio.ensure_future(outlet.wait())
+    await asyncio.sleep(0)
+    broker.produce("q", [b"1"])
+    (fresh,) = hub._keep(rows.drain())
+    assert len(place.take()) == 1
+    fresh.give(place)
+    assert peer.sent == []
+    outlet.wake()
+    await waiting
+    place.close()
+    rows.close()
 
 
 async def test_the_hub_lets_go_once_nobody_came_back(broker: Broker) -> None:
