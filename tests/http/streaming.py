@@ -6,12 +6,15 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
+
 from tenure.http.api.auth import Gatekeeper
 from tenure.http.api.hosts import HostCheck
 from tenure.http.api.keys import KeyRing, entries_of_text, parse_keys
+from tenure.http.streams.outlet import Outlet
 from tenure.http.wire.message import Response, SharedBytes
 
-__all__ = ["Listener", "Reader", "gatekeeper", "parse"]
+__all__ = ["Listener", "Reader", "count_wakes", "gatekeeper", "parse"]
 
 _PATIENCE_S = 20
 
@@ -35,6 +38,19 @@ def parse(block: str) -> dict[str, Any]:
     if lines:
         found["data"] = json.loads("\n".join(lines))
     return found
+
+
+def count_wakes(monkeypatch: pytest.MonkeyPatch) -> list[Outlet]:
+    """The streams whose tasks are woken from now on."""
+    woken: list[Outlet] = []
+    wake = Outlet.wake
+
+    def counted(outlet: Outlet) -> None:
+        woken.append(outlet)
+        wake(outlet)
+
+    monkeypatch.setattr(Outlet, "wake", counted)
+    return woken
 
 
 class Reader:

@@ -16,7 +16,7 @@ from tenure.http.streams.event_hub import Hub
 from tenure.http.streams.outlet import Outlet
 from tenure.testing.clock import ManualClock
 from tests.http.conftest import Site
-from tests.http.streaming import Listener, Reader
+from tests.http.streaming import Listener, Reader, count_wakes
 from tests.http.test_queues import Q, make, take
 from tests.http.test_work import SSE
 from tests.kit.brokers import turn
@@ -132,6 +132,14 @@ async def test_rows_that_the_hub_itself_missed_are_a_gap_too(clock: ManualClock)
 # One source, many readers
 
 
+def all_names(name: str) -> bool:
+    return True
+
+
+def no_names(name: str) -> bool:
+    return False
+
+
 async def many(site: Site, count: int = 40) -> list[Listener]:
     streams = [await listen(site) for _ in range(count)]
     await turn()
@@ -143,9 +151,7 @@ async def test_rows_for_many_readers_are_encoded_once_and_wake_no_task(
 ) -> None:
     await make(site)
     streams = await many(site)
-    woken: list[Outlet] = []
-    wake = Outlet.wake
-    monkeypatch.setattr(Outlet, "wake", lambda outlet: woken.append(outlet) or wake(outlet))
+    woken = count_wakes(monkeypatch)
     for n in range(3):
         await site.post(Q, {"records": [{"data": n}]})
         assert [(await stream.next())["data"]["runs"] for stream in streams] == [[n + 1, 1]] * len(streams)
@@ -222,7 +228,7 @@ async def test_readers_share_frames_only_with_those_that_may_see_the_same_names(
     places, waits = [], []
     for number, peer in enumerate(peers):
         outlet = Outlet(peer, heartbeat_ms=10_000, heartbeat=lambda: b"beat")
-        places.append(hub.open("q", outlet, reaches=lambda name, number=number: number % 2 == 0))
+        places.append(hub.open("q", outlet, reaches=[all_names, no_names][number % 2]))
         waits.append(asyncio.ensure_future(outlet.wait()))
     await asyncio.sleep(0)
     await broker.produce("q", [b"1"])
