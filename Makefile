@@ -82,7 +82,7 @@ bench-upkeep: $(READY) ## Measure produces beside checkpoints and trimming, with
 	$(BIN)/python -m bench.upkeep $(ARGS)
 
 bench-http: $(READY) ## Measure the server, as ratios in one run
-	$(BIN)/python -m bench.http
+	@$(BIN)/python -m bench.http; code=$$?; $(BIN)/python -m bench.watchers && exit $$code
 
 bench-hostile: $(READY) ## Measure an honest client beside a hostile one of each kind (ARGS=kind)
 	$(BIN)/python -m bench.hostile $(ARGS)

@@ -15,18 +15,30 @@ from typing import cast
 import uvloop
 
 from tenure.http.server import serve
-from tenure.http.wire.message import Request, Response
+from tenure.http.wire.message import Body, Request, Response
 
 BODY_BYTES = 256
 
 
-def echo(request: Request) -> Response:
-    """Give back what came."""
-    return Response(200, request.body)
+class Echo:
+    """An admitted request that is answered with its own body."""
+
+    body_bytes_max = 1 << 20
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.account = request.client
+
+    def lapsed(self) -> None:
+        """Stay admitted."""
+
+    def answer(self, body: Body) -> Response:
+        """Give back what came."""
+        return Response(200, bytes(body))
 
 
 async def _serve(ready: Connection | None, port: int) -> None:
-    server = await serve(echo, port=port)
+    server = await serve(Echo, port=port)
     if ready is None:
         print(f"http://127.0.0.1:{server.port}")
     else:

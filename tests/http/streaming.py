@@ -6,12 +6,15 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
+
 from tenure.http.api.auth import Gatekeeper
 from tenure.http.api.hosts import HostCheck
 from tenure.http.api.keys import KeyRing, entries_of_text, parse_keys
-from tenure.http.wire.message import Response
+from tenure.http.streams.outlet import Outlet
+from tenure.http.wire.message import Response, SharedBytes
 
-__all__ = ["Listener", "gatekeeper", "parse"]
+__all__ = ["Listener", "Reader", "count_wakes", "gatekeeper", "parse"]
 
 _PATIENCE_S = 20
 
@@ -37,6 +40,35 @@ def parse(block: str) -> dict[str, Any]:
     return found
 
 
+def count_wakes(monkeypatch: pytest.MonkeyPatch) -> list[Outlet]:
+    """The streams whose tasks are woken from now on."""
+    woken: list[Outlet] = []
+    wake = Outlet.wake
+
+    def counted(outlet: Outlet) -> None:
+        woken.append(outlet)
+        wake(outlet)
+
+    monkeypatch.setattr(Outlet, "wake", counted)
+    return woken
+
+
+class Reader:
+    """The sending end of a stream whose peer takes everything while it ``has_room``."""
+
+    def __init__(self) -> None:
+        self.sent: list[SharedBytes] = []
+        self.has_room = True
+
+    async def __call__(self, data: bytes) -> None:
+        self.sent.append(SharedBytes(data))
+
+    def offer(self, shared: SharedBytes) -> bool:
+        if self.has_room:
+            self.sent.append(shared)
+        return self.has_room
+
+
 class Listener:
     """Runs a stream and hands out its frames. ``room`` closed makes ``send`` wait, as a slow reader does."""
 
@@ -48,12 +80,21 @@ class Listener:
         self.broken = False
         self._text = ""
         self._arrival = asyncio.Event()
-        self.task = asyncio.ensure_future(response.stream(self._send))
+        self.task = asyncio.ensure_future(response.stream(self))
 
-    async def _send(self, data: bytes) -> None:
+    async def __call__(self, data: bytes) -> None:
         await self.room.wait()
         if self.broken:
             raise ConnectionResetError("the peer is gone")
+        self._take(data)
+
+    def offer(self, shared: SharedBytes) -> bool:
+        if self.broken or not self.room.is_set():
+            return False
+        self._take(shared.data)
+        return True
+
+    def _take(self, data: bytes) -> None:
         self.sent.append(data)
         self._text += data.decode()
         self._arrival.set()

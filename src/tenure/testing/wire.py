@@ -119,15 +119,21 @@ class _AppStream:
         among.add(self)
 
     async def _run(self, stream: message.Stream) -> None:
-        ended = await run_stream(stream, self._send)
+        ended = await run_stream(stream, self)
         self._among.discard(self)
         if not self._gone:
             await self._chunks.put(b"" if ended else WireError("the stream was cut", sent=True))
 
-    async def _send(self, data: bytes) -> None:
+    async def __call__(self, data: bytes) -> None:
         if self._gone:
             raise ConnectionError("the peer is gone")
         await self._chunks.put(data)
+
+    def offer(self, shared: message.SharedBytes) -> bool:
+        if self._gone or self._chunks.full():
+            return False
+        self._chunks.put_nowait(shared.data)
+        return True
 
     async def read(self) -> bytes:
         chunk = await self._chunks.get()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from tenure.contract.names import check_topic_name
 from tenure.http.api.app import Call, Route
 from tenure.http.api.auth import visible
 from tenure.http.api.context import Context
 from tenure.http.streams import sse
+from tenure.http.streams.outlet import Outlet
 from tenure.http.streams.shared import streams_of
 from tenure.http.wire.message import Response, Send
 
@@ -22,24 +21,23 @@ def events(context: Context, call: Call) -> Response:
     context.broker.topic(topic, touch=False)
     last_id = request.headers.get("last-event-id")
     streams = streams_of(context)
-    after = streams.events.number_of(last_id) if last_id else None
+    after = streams.events.backlog.number_of(last_id) if last_id else None
+
+    def heartbeat() -> bytes:
+        context.broker.topic(topic, touch=False)  # NotFound ends the stream where the topic was deleted
+        return sse.HEARTBEAT
 
     async def stream(send: Send) -> None:
-        place = streams.events.open(topic, after=after, reaches=lambda name: visible(call, name))
+        outlet = Outlet(send, heartbeat_ms=streams.heartbeat_ms, heartbeat=heartbeat)
+        place = streams.events.open(topic, outlet, after=after, reaches=lambda name: visible(call, name))
         try:
-            await send(sse.RETRY + sse.HEARTBEAT)
+            await outlet.send(sse.RETRY + sse.HEARTBEAT)
             while True:
                 frames = place.take()
                 if frames:
-                    await sse.send_in_pieces(send, frames)
-                    continue
-                place.arrival.clear()
-                try:
-                    async with asyncio.timeout(streams.heartbeat_ms / 1000):
-                        await place.arrival.wait()
-                except TimeoutError:
-                    context.broker.topic(topic, touch=False)  # NotFound ends the stream where the topic was deleted
-                    await send(sse.HEARTBEAT)
+                    await sse.send_in_pieces(outlet.send, frames)
+                else:
+                    await outlet.wait()
         finally:
             place.close()
 

@@ -75,7 +75,7 @@ def _following(body: WatchBody, heartbeat_ms: int) -> Following:
     if body.heartbeat_ms is not None:
         heartbeat_ms = min(max(body.heartbeat_ms, _HEARTBEAT_MS_MIN), _HEARTBEAT_MS_MAX)
     return Following(
-        nodes=[check_node(node) for node in nodes] if nodes else None,
+        nodes=frozenset(map(check_node, nodes)) if nodes else None,
         limit=body.limit or _LIMIT,
         batch_bytes_max=min(body.max_batch_bytes or _BATCH_BYTES, _BATCH_BYTES_MAX),
         heartbeat_ms=heartbeat_ms,
@@ -88,7 +88,8 @@ def _following(body: WatchBody, heartbeat_ms: int) -> Following:
 
 def follow(context: Context, call: Call) -> Response:
     """Open the stream of a session, from where it was left or from where Last-Event-ID goes back to."""
-    request, sessions = call.request, streams_of(context).sessions
+    request, streams = call.request, streams_of(context)
+    sessions = streams.sessions
     sse.check_accept(request)
     session = sessions.find(call.names["wid"], owner=call.key_id)
     for name in session.cursors:
@@ -100,7 +101,7 @@ def follow(context: Context, call: Call) -> Response:
         if session.reader is not None:
             session.reader.replace()
         session.rewind(seen)
-        session.reader = follower = Follower(context.broker, session, send)
+        session.reader = follower = Follower(context.broker, session, send, feeds=streams.feeds)
         sessions.attach(session)
         try:
             await follower.run()

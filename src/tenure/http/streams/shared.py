@@ -1,10 +1,11 @@
-"""What the streams of one server share: watch sessions, the hub of lifecycle events, the heartbeat interval."""
+"""What the streams of one server share: watch sessions and feeds, the hub of lifecycle events, heartbeats."""
 
 from __future__ import annotations
 
 from tenure.http.api.context import Context
 from tenure.http.streams.event_hub import Hub
 from tenure.http.streams.watch import Sessions
+from tenure.http.streams.watch_feed import Feeds
 
 __all__ = ["Streams", "streams_of"]
 
@@ -18,6 +19,7 @@ class Streams:
         settings = context.settings
         self.heartbeat_ms = settings.heartbeat_ms
         self.sessions = Sessions(sessions_max=settings.watch_sessions_max, ttl_ms=settings.watch_ttl_ms)
+        self.feeds = Feeds(context.broker)
         self.events = Hub(context.broker)
 
 

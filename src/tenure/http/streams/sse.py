@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -119,7 +119,7 @@ def error_frame(error: TenureError, request: Request, **more: Any) -> bytes:
     return frame(b"error", msgspec.json.encode(said | more))
 
 
-async def send_in_pieces(send: Send, frames: list[bytes]) -> None:
+async def send_in_pieces(send: Callable[[bytes], Awaitable[None]], frames: list[bytes]) -> None:
     """Send frames in order, joined into pieces of a bounded size, waiting for room between them."""
     piece: list[bytes] = []
     size = 0

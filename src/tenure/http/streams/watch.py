@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from base64 import b64decode, urlsafe_b64encode
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from time import monotonic
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ _decode_map = msgspec.json.Decoder(dict[str, int]).decode
 class Following(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a watch: what the reader wants, and in which form."""
 
-    nodes: Collection[str] | None
+    nodes: frozenset[str] | None
     limit: int
     batch_bytes_max: int
     heartbeat_ms: int

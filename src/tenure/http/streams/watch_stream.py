@@ -1,91 +1,71 @@
 """The stream of a watch session: many topics on one connection, each in turn.
 
 A topic that is behind is read a batch at a time, and sent before anything more is read: a slow reader costs the server
-one batch, and gets larger ones (fault 33). A topic that is at its head has one waiter on the broker and costs nothing
-until something comes. The cursor in the session moves only after the reader has taken the frame, so coming back repeats
-or continues and never skips (fault 32).
+one batch, and gets larger ones (fault 33). A topic that is at its head joins the feed of all watchers there, and costs
+nothing until something comes. The cursor in the session moves only after the frame was written to a peer that had room
+for it, so coming back repeats or continues and never skips (fault 32).
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Iterator
-from typing import Final, TypeVar
 
 from tenure.broker.broker import Broker
-from tenure.contract.records import Stored
-from tenure.contract.replies import Difference, Tombstone
+from tenure.contract.replies import Tombstone
 from tenure.errors import Corrupt, NotFound
-from tenure.http.api.render import encode, gap_text, record
+from tenure.http.api.render import encode, gap_text
 from tenure.http.streams import sse
+from tenure.http.streams.outlet import Outlet
 from tenure.http.streams.watch import Following, Session, encode_cursors
+from tenure.http.streams.watch_feed import Feeds
+from tenure.http.streams.watch_portion import Portion
 from tenure.http.wire.message import Send
 
 __all__ = ["Follower"]
-
-T = TypeVar("T")
-_WAIT_MS: Final = 30_000
 
 
 class Follower:
     """One connection that reads a session."""
 
-    def __init__(self, broker: Broker, session: Session, send: Send) -> None:
+    def __init__(self, broker: Broker, session: Session, send: Send, *, feeds: Feeds) -> None:
         self._broker = broker
         self._session = session
         self._following: Following = session.following
-        self._send = send
-        self._loop = asyncio.get_running_loop()
-        self._sent_at_s = self._loop.time()
+        self._feeds = feeds
+        self._outlet = Outlet(send, heartbeat_ms=self._following.heartbeat_ms, heartbeat=_heartbeat)
         self._due = deque(session.cursors)
-        self._waiting: dict[str, asyncio.Future[object]] = {}
-        self._arrival = asyncio.Event()
+        self._joined: set[str] = set()
         self._live: set[str] = set()
         self._gone: set[str] = set()
         self._gaps_sent: dict[str, int] = {}
-        self._synced_at: dict[str, int] = {}
         self._error: BaseException | None = None
         self._replaced = False
 
     def replace(self) -> None:
         """Stop, because another connection reads the session now."""
         self._replaced = True
-        self._arrival.set()
+        self._outlet.wake()
 
     async def run(self) -> None:
         """Serve until the reader is gone or another one takes its place. Raises Closed after the broker is."""
         try:
-            await self._send_bytes(sse.RETRY)
+            await self._outlet.send(sse.RETRY)
             while not self._replaced:
                 if self._error is not None:
                     raise self._error
                 if self._due:
                     await self._serve(self._due.popleft())
                 else:
-                    await self._rest()
+                    await self._outlet.wait()
         finally:
-            for waiter in self._waiting.values():
-                waiter.cancel()
-
-    async def _send_bytes(self, data: bytes) -> None:
-        await self._send(data)
-        self._sent_at_s = self._loop.time()
-
-    async def _rest(self) -> None:
-        """Wait until a topic is due; send a heartbeat when nothing else was sent for its interval."""
-        self._arrival.clear()
-        try:
-            async with asyncio.timeout_at(self._sent_at_s + self._following.heartbeat_ms / 1000):
-                await self._arrival.wait()
-        except TimeoutError:
-            await self._send_bytes(b": hb %d\n\n" % (time.time_ns() // 1_000_000))
+            for name in self._joined:
+                self._feeds.part(self, name, limit=self._following.limit, strong=self._following.strong)
 
     # One topic's turn
 
     async def _serve(self, name: str) -> None:
-        """Send a batch of one topic; queue the topic again if there is more, else wait for more."""
+        """Send a batch of one topic; queue the topic again if there is more, else follow it with all others there."""
         cursor = self._session.cursors.get(name)
         if cursor is None:
             return
@@ -93,56 +73,45 @@ class Follower:
             if name in self._gone:
                 raise NotFound(f"topic {name!r} was deleted", code="topic_not_found")
             following = self._following
-            found = await self._broker.diff(name, from_seq=cursor, limit=following.limit, node=following.nodes)
-            cursor = await self._hand_over(name, found, cursor)
-            if name not in self._live:
+            found = await self._broker.diff(name, from_seq=cursor, limit=following.limit)
+            portion = Portion(self._broker, found, from_seq=cursor, strong=following.strong)
+            await self._hand_over(portion, cursor)
+            if not self._replaced and not self._join(name):
                 self._due.append(name)
-            elif not self._replaced:
-                self._wait_for_more(name, cursor)
         except NotFound:
             await self._send_deleted(name, cursor)
         except Corrupt as error:
             await self._send_damage(name, error)
 
-    async def _hand_over(self, name: str, found: Difference, cursor: int) -> int:
-        """Send what was found; return the cursor of the reader after it."""
-        records, reached, head = found.records, found.next_from_seq, found.head_seq
-        if self._following.strong:
-            durable = self._broker.topic(name, touch=False).durable_seq
-            records = [stored for stored in records if stored.seq <= durable]
-            reached, head = min(reached, durable), min(head, durable)
-        if found.tombstone is not None:
-            cursor = await self._send_gap(name, found.tombstone, cursor, records[0].seq - 1 if records else reached)
-        reached = max(reached, cursor)
-        head = max(head, reached)
-        for batch, last in _batches(records, self._following.batch_bytes_max):
-            if self._replaced:
-                return cursor
-            to_seq = reached if last else batch[-1].seq
-            await self._emit(name, b"record", self._batch(name, batch, cursor, to_seq, head), cursor=to_seq)
-            cursor = to_seq
-        self._move(name, reached)
-        if reached < head:
-            self._live.discard(name)
-        elif name not in self._live:
-            self._live.add(name)
-            await self._emit(name, b"caught-up", encode({"topic": name, "head_seq": head}), cursor=reached)
-        return reached
+    def _join(self, name: str) -> bool:
+        """Have what comes next written by the feed of a topic; return False where there is more to read first."""
+        following, cursor = self._following, self._session.cursors.get(name)
+        if name not in self._live or cursor is None:
+            return False
+        if self._feeds.join(self, name, cursor=cursor, limit=following.limit, strong=following.strong):
+            self._joined.add(name)
+            return True
+        return False
 
-    def _batch(self, name: str, batch: list[Stored], from_seq: int, to_seq: int, head_seq: int) -> bytes:
-        asked = self._following
-        return b'{"topic":"%b","records":[%b],"from_seq":%d,"to_seq":%d,"head_seq":%d}' % (
-            name.encode(),
-            b",".join(
-                [
-                    record(stored, tags=asked.include_tags, meta=asked.include_meta, data=asked.include_data)
-                    for stored in batch
-                ]
-            ),
-            from_seq,
-            to_seq,
-            head_seq,
-        )
+    async def _hand_over(self, portion: Portion, cursor: int) -> None:
+        """Send what was found."""
+        name = portion.name
+        if portion.gap is not None:
+            first = portion.records[0].seq - 1 if portion.records else portion.reached
+            portion.begin_after(await self._send_gap(name, portion.gap, cursor, first))
+        for event, data, to_seq in portion.events(self._following, caught_up=name in self._live):
+            if self._replaced:
+                return
+            await self._emit(name, event, data, cursor=to_seq)
+        self._move(name, portion.reached)
+        self._note_live(portion)
+
+    def _note_live(self, portion: Portion) -> None:
+        """Record whether the reader is at the head of the topic after a portion."""
+        if portion.is_last:
+            self._live.add(portion.name)
+        else:
+            self._live.discard(portion.name)
 
     async def _send_gap(self, name: str, gap: Tombstone, cursor: int, onward: int) -> int:
         """Send a gap frame, once. After it the cursor is before the first record that is left."""
@@ -169,67 +138,47 @@ class Follower:
         self._gone.add(name)
         frame_id = encode_cursors(self._session.cursors)
         said = encode({"topic": name, "head_seq": cursor, "reason": "deleted"})
-        await self._send_bytes(sse.frame(b"topic-deleted", said, event_id=frame_id))
+        await self._outlet.send(sse.frame(b"topic-deleted", said, event_id=frame_id))
         if not self._replaced:
             self._session.cursors.pop(name, None)
 
     async def _emit(self, name: str, event: bytes, data: bytes, *, cursor: int) -> None:
         """Send one frame; after it is taken, move the cursors to those of its id."""
         frame_id = encode_cursors(self._session.cursors | {name: cursor})
-        await self._send_bytes(sse.frame(event, data, event_id=frame_id))
+        await self._outlet.send(sse.frame(event, data, event_id=frame_id))
         self._move(name, cursor)
 
     def _move(self, name: str, cursor: int) -> None:
         if not self._replaced and name in self._session.cursors:
             self._session.cursors[name] = cursor
 
-    # Waiting
+    # What the feed of a topic calls
 
-    def _wait_for_more(self, name: str, cursor: int) -> None:
-        """Wait at the broker for a record to come, or, where one came that is not durable yet, for it to be.
+    def take(self, portion: Portion) -> bool:
+        """Write a portion to the reader at once, where the reader is at its beginning and has room for it."""
+        name, cursors = portion.name, self._session.cursors
+        cursor, live = cursors.get(name, -1), name in self._live
+        if cursor != portion.from_seq:
+            return cursor >= portion.reached
+        for shared, to_seq in portion.shared(self._following, cursors, caught_up=live):
+            if not self._outlet.offer(shared):
+                return False
+            cursors[name] = to_seq
+        cursors[name] = portion.reached
+        if live != portion.is_last:
+            self._note_live(portion)
+        return True
 
-        One record is asked for, so that what comes while a slow reader is being served takes no room.
-        """
-        coming: Awaitable[object] | None = None
-        if self._following.strong:
-            head = self._broker.topic(name, touch=False).head_seq
-            if cursor < head and self._synced_at.get(name) != head:
-                self._synced_at[name] = head
-                coming = self._broker.synced()
-        if coming is None:
-            coming = self._broker.diff(name, from_seq=cursor, limit=1, node=self._following.nodes, wait_ms=_WAIT_MS)
-        waiter = asyncio.ensure_future(_outcome(coming))
-        self._waiting[name] = waiter
-        waiter.add_done_callback(lambda _: self._wake(name))
-
-    def _wake(self, name: str) -> None:
-        """Queue a topic whose wait has ended: it is due, or it was deleted."""
-        waiter = self._waiting.pop(name)
-        if waiter.cancelled():
-            return
-        error = waiter.exception()
+    def leave(self, name: str, error: BaseException | None = None) -> None:
+        """Read a topic by itself again: the feed has stopped, or the reader could not take what came."""
+        self._joined.discard(name)
         if isinstance(error, NotFound):
             self._gone.add(name)
         elif error is not None and not isinstance(error, Corrupt):  # damage is reported when the topic is served
             self._error = error
         self._due.append(name)
-        self._arrival.set()
+        self._outlet.wake()
 
 
-async def _outcome(coming: Awaitable[T]) -> T:
-    return await coming
-
-
-def _batches(records: list[Stored], bytes_max: int) -> Iterator[tuple[list[Stored], bool]]:
-    """Yield records in batches of a bounded size, at least one in each; True with the last."""
-    batch: list[Stored] = []
-    size = 0
-    for stored in records:
-        weight = len(stored.data) + len(stored.meta or b"")
-        if batch and size + weight > bytes_max:
-            yield batch, False
-            batch, size = [], 0
-        batch.append(stored)
-        size += weight
-    if batch:
-        yield batch, True
+def _heartbeat() -> bytes:
+    return b": hb %d\n\n" % (time.time_ns() // 1_000_000)

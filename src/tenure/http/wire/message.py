@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from time import perf_counter
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -22,6 +22,7 @@ __all__ = [
     "Response",
     "Result",
     "Send",
+    "SharedBytes",
     "Stream",
 ]
 
@@ -29,10 +30,33 @@ T = TypeVar("T")
 Body = bytes | bytearray
 """A request's body; a large one is a bytearray that is not changed any more."""
 Headers = list[tuple[bytes, bytes]]
-Send = Callable[[bytes], Awaitable[None]]
-"""Send bytes to the peer; return when there is room for more. Raises ConnectionError where the peer is gone or too
-slow.
-"""
+
+
+class SharedBytes:
+    """Bytes that are sent to many peers, with their encoding as one chunk of HTTP/1.1: made once for all of them."""
+
+    __slots__ = ("chunk", "data")
+
+    def __init__(self, data: bytes) -> None:
+        assert data, "an empty chunk would end the body"
+        self.data = data
+        self.chunk = b"%x\r\n%b\r\n" % (len(data), data)
+
+
+class Send(Protocol):
+    """The sending end of a stream."""
+
+    async def __call__(self, data: bytes) -> None:
+        """Send bytes to the peer; return when there is room for more. Raises ConnectionError where the peer is gone or
+        too slow.
+        """
+
+    def offer(self, shared: SharedBytes) -> bool:
+        """Send bytes without waiting. Return False, with nothing sent, where the peer is gone or has not taken what it
+        was sent before.
+        """
+
+
 Stream = Callable[[Send], Coroutine[Any, Any, None]]
 """The body of a response that does not end by itself; it is cancelled when the peer is gone."""
 

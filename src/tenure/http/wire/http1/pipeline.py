@@ -14,7 +14,7 @@ from typing import cast
 
 from tenure.http.wire.connections import Connections
 from tenure.http.wire.encode import Refused, encode_response, encode_stream_head
-from tenure.http.wire.http1.writer import Http1Writer
+from tenure.http.wire.http1.writer import Http1Sender, Http1Writer
 from tenure.http.wire.message import Request, Response, Send, Stream
 from tenure.http.wire.refusals import is_paced
 from tenure.http.wire.respond import Exchange, Pending, carry_out, fault_response, run_stream
@@ -221,7 +221,7 @@ class Pipeline:
     def _open(self, exchange: Exchange, stream: Stream, *, last: bool) -> None:
         self.streaming = True
         self.writer.release()
-        send = self.writer.send_plain if exchange.old else self.writer.send_chunk
+        send = Http1Sender(self.writer, chunked=not exchange.old)
         exchange.pending = asyncio.get_running_loop().create_task(self._run(exchange, stream, send, last))
 
     async def _run(self, exchange: Exchange, stream: Stream, send: Send, last: bool) -> None:

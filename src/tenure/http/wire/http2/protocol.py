@@ -35,7 +35,7 @@ from tenure.http.wire.connections import Connections
 from tenure.http.wire.encode import BODILESS, Refused, is_sound
 from tenure.http.wire.http2.frame_meter import PREFACE, BadHead, Flood, FrameMeter, check_head, check_trailers
 from tenure.http.wire.http2.reader import Http2Reader
-from tenure.http.wire.http2.stream import Http2Stream
+from tenure.http.wire.http2.stream import Http2Sender, Http2Stream
 from tenure.http.wire.http2.writer import Http2Writer
 from tenure.http.wire.message import Admit, Request, Response, Stream
 from tenure.http.wire.refusals import HTTP2_MS, is_paced
@@ -243,15 +243,13 @@ class Http2Protocol(asyncio.Protocol):
             stream.ended = True
             self._pump(stream)
 
-    async def _send(self, stream: Http2Stream, data: bytes) -> None:
-        if not stream.gone:
-            self._writer.put(stream, data)
-            self._pump(stream)
-            self._settle()
-        await stream.room()
+    def _put(self, stream: Http2Stream, data: bytes) -> None:
+        self._writer.put(stream, data)
+        self._pump(stream)
+        self._settle()
 
     async def _run(self, stream: Http2Stream, content: Stream) -> None:
-        ended = await run_stream(content, partial(self._send, stream))  # made here: a task may end before it begins
+        ended = await run_stream(content, Http2Sender(stream, self._put))  # made here: a task may end before it begins
         if stream.gone:
             return
         if ended or self._registry.draining:
@@ -270,7 +268,7 @@ class Http2Protocol(asyncio.Protocol):
         while (
             self._waiting
             and not self._reader.is_held_back
-            and self._writer.queued_bytes <= self._registry.limits.unsent_bytes_max
+            and self._writer.held_bytes <= self._registry.limits.unsent_bytes_max
         ):
             if turns.used_up():
                 if not self._starts_later:

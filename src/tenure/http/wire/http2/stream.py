@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tenure.errors import Invalid, Overloaded
 from tenure.http.api.app import too_large
@@ -13,10 +13,10 @@ from tenure.http.wire.body_parts import BodyParts
 from tenure.http.wire.byte_pace import Pace
 from tenure.http.wire.connections import Connections
 from tenure.http.wire.encode import Refused, split_target
-from tenure.http.wire.message import Admission, Body, Request, Response
+from tenure.http.wire.message import Admission, Body, Request, Response, SharedBytes
 from tenure.http.wire.respond import Pending
 
-__all__ = ["Http2Stream", "OutQueue"]
+__all__ = ["Http2Sender", "Http2Stream", "OutQueue"]
 
 
 class OutQueue:
@@ -232,9 +232,14 @@ class Http2Stream:
             )
         )
 
+    @property
+    def has_room(self) -> bool:
+        """Whether the peer has taken so much that more may be put."""
+        return len(self.out) <= self._registry.limits.write_buffer_bytes
+
     async def room(self) -> None:
         """Wait until there is room for more. Raises ConnectionError where the peer is gone."""
-        while not self.gone and len(self.out) > self._registry.limits.write_buffer_bytes:
+        while not self.gone and not self.has_room:
             if self._room is None:
                 self._room = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._room)
@@ -246,6 +251,29 @@ class Http2Stream:
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
         self._room = None
+
+
+class Http2Sender:
+    """The sending end of a response that is a stream. ``put`` adds bytes to it and sends what can be sent."""
+
+    __slots__ = ("_put", "_stream")
+
+    def __init__(self, stream: Http2Stream, put: Callable[[Http2Stream, bytes], None]) -> None:
+        self._stream = stream
+        self._put = put
+
+    async def __call__(self, data: bytes) -> None:
+        """Send bytes; return when there is room for more."""
+        await self._stream.room()
+        self._put(self._stream, data)
+        await self._stream.room()
+
+    def offer(self, shared: SharedBytes) -> bool:
+        """Send bytes where there is room for them."""
+        if self._stream.gone or not self._stream.has_room:
+            return False
+        self._put(self._stream, shared.data)
+        return True
 
 
 def _too_large(what: str, status: int, limit: int) -> Refused:

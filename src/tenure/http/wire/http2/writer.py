@@ -10,34 +10,25 @@ import asyncio
 
 from h2.connection import H2Connection
 
-from tenure.http.wire.byte_pace import Pace
 from tenure.http.wire.connections import Connections
 from tenure.http.wire.encode import BODILESS, all_headers
 from tenure.http.wire.http2.frame_meter import FrameMeter
 from tenure.http.wire.http2.stream import Http2Stream
 from tenure.http.wire.message import Response
+from tenure.http.wire.outbound import Outbound
 
 __all__ = ["Http2Writer"]
 
 
-class Http2Writer:
-    """The writer of one connection's streams.
+class Http2Writer(Outbound):
+    """The writer of one connection's streams. ``held_bytes`` are in the streams and not sent yet."""
 
-    ``queued_bytes`` are in the streams and not sent yet; ``stalled`` says that the socket takes no more for now, and
-    ``gone`` that nothing will be sent any more.
-    """
+    __slots__ = ("_h2", "_meter")
 
     def __init__(self, h2: H2Connection, transport: asyncio.Transport, registry: Connections, *, meter: FrameMeter):
+        super().__init__(transport, registry)
         self._h2 = h2
-        self._transport = transport
-        self._registry = registry
         self._meter = meter
-        self._pace: Pace | None = None
-        self._written_bytes = 0
-        self._noted = False
-        self.queued_bytes = 0
-        self.stalled = False
-        self.gone = False
 
     def send_head(self, stream: Http2Stream, response: Response, *, is_whole: bool) -> None:
         """Send the head of a response; ``is_whole`` where no body follows."""
@@ -52,7 +43,7 @@ class Http2Writer:
     def put(self, stream: Http2Stream, data: bytes) -> None:
         """Add to the body of a response, to be sent by `pump`."""
         stream.out.put(data)
-        self.queued_bytes += len(data)
+        self.held_bytes += len(data)
 
     def pump(self, stream: Http2Stream) -> bool:
         """Send what the peer's windows and the socket let through; return whether the response is complete by that."""
@@ -61,7 +52,7 @@ class Http2Writer:
             if size <= 0:
                 break
             data = stream.out.take(size)
-            self.queued_bytes -= len(data)
+            self.held_bytes -= len(data)
             self._h2.send_data(stream.number, data)
             stream.sent_bytes += len(data)
             self._meter.credit(2)
@@ -77,53 +68,16 @@ class Http2Writer:
 
     def forget(self, stream: Http2Stream) -> None:
         """Drop what a stream still has for the peer."""
-        self.queued_bytes -= len(stream.out)
+        self.held_bytes -= len(stream.out)
         stream.out.clear()
 
     def flush(self) -> None:
         """Write the frames that the library has ready."""
         data = self._h2.data_to_send()
         if data and not self._transport.is_closing():
-            self._written_bytes += len(data)
-            self._transport.write(data)
-
-    # What the peer has not taken.
-
-    def stall(self) -> None:
-        """Send nothing more until the socket has room again; measure from now on how fast the peer takes it."""
-        self.stalled, self._pace = True, Pace(self._registry.now_s, self.taken_bytes())
-        self.note()
-
-    def too_slow(self, now_s: float) -> bool:
-        """Return whether the peer takes what waits for it in the socket more slowly than it must."""
-        limits, taken_bytes = self._registry.limits, self.taken_bytes()
-        if self._pace is None:
-            self._pace = Pace(self._registry.now_s, taken_bytes)
-        return self._pace.too_slow(
-            now_s, taken_bytes, window_ms=limits.write_stall_ms, bytes_per_s_min=limits.body_bytes_per_s_min
-        )
-
-    def note(self) -> None:
-        """Have what is kept for the peer counted with what all others have not taken."""
-        keeps = not self.gone and self.unsent_bytes() > 0
-        if keeps or self._noted:
-            self._noted = keeps
-            self._registry.note_unsent(self)
-
-    def unsent_bytes(self) -> int:
-        """Return how many bytes are kept for the peer."""
-        return self.queued_bytes + self._transport.get_write_buffer_size()
-
-    def taken_bytes(self) -> int:
-        """Return how many bytes the peer has taken since it connected."""
-        return self._written_bytes - self._transport.get_write_buffer_size()
+            self._give(data)
 
     def abort(self) -> None:
         """Close the connection without another byte."""
         self.gone = True
-        self._transport.abort()
-
-    def lose(self) -> None:
-        """Count nothing for this peer any more: it is gone."""
-        self.gone = True
-        self._registry.unsent.forget(self)
+        super().abort()
