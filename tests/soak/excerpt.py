@@ -16,7 +16,7 @@ _ROWS_MAX: Final = 40
 
 def excerpt(history: History, report: HistoryReport, done: list[tuple[int, str]]) -> list[str]:
     """Return lines in order of time about the first job that an anomaly names; none where it names no job."""
-    known = {id for row in history if isinstance(row, Call) for id in row.ids}
+    known = {id for row in history for id in _ids_of(row)}
     names = [name for found in report.anomalies.values() for text in found for name in re.findall(r"[\w-]+", text)]
     id = next((name for name in names if name in known), None)
     if id is None:
@@ -45,14 +45,22 @@ def counts(history: History) -> str:
     )
 
 
-def _is_about(row: Row, id: str, places: set[tuple[str, int]]) -> bool:
+def _ids_of(row: Row) -> list[str]:
     match row:
         case Call() | Mark() | Watched():
-            return id in row.ids
+            return row.ids
         case Delivery():
-            return row.id == id
+            return [row.id]
+        case End():
+            return []
+
+
+def _is_about(row: Row, id: str, places: set[tuple[str, int]]) -> bool:
+    match row:
         case End():
             return (row.topic, row.seq) in places
+        case _:
+            return id in _ids_of(row)
 
 
 def _time_of(row: Row) -> int:

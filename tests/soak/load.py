@@ -42,7 +42,7 @@ CLIENT: Final = ClientSettings(
     stream_idle_ms=3_000,
 )
 _DEPTH_MAX: Final = 300
-_PAUSE_S: Final = 0.02
+_PAUSE_S: Final = 0.05
 
 
 class Load:
@@ -121,7 +121,8 @@ class _Produce:
         self._ids, self._key = ids, key
 
     async def run(self, random: Random, stopping: asyncio.Event) -> None:
-        records = [b'"%s%s"' % (id.encode(), b"." * random.randrange(300)) for id in self._ids]
+        pad_bytes = random.randrange(random.choice((10, 300, 300, 8_000)))
+        records = [b'"%s%s"' % (id.encode(), b"." * pad_bytes) for id in self._ids]
         self._note("invoke")
         unknown = False
         while True:

@@ -23,7 +23,7 @@ from tests.soak.journal import Journal
 __all__ = ["FAULTS", "Fault", "Nemesis", "schedule"]
 
 _HOUR_MS: Final = 3_600_000
-_FILL_BYTES: Final = 1 << 16
+_FILL_BYTES: Final = (1 << 20, 1 << 12)
 FAULTS: Final = {
     "kill": 4,
     "kill_twice": 1,
@@ -38,6 +38,8 @@ FAULTS: Final = {
     "lose_requests": 1,
 }
 """The faults, and how often each is drawn beside the others."""
+_LASTING: Final = frozenset({"kill", "kill_twice", "pause", "full_disk", "full_disk_and_kill", "stall"})
+"""Those that take a time of their own; the others are over at once, or leave something behind."""
 
 
 class Fault(NamedTuple):
@@ -53,12 +55,17 @@ class Fault(NamedTuple):
 
 
 def schedule(seed: int, *, seconds: float, without: tuple[str, ...] = ()) -> list[Fault]:
-    """Return the faults of a seed that fit into a time; the first of a longer schedule are those of a shorter one."""
+    """Return the faults of a seed that fit into a time: each kind once, in any order, then by their weights.
+
+    The first of a longer schedule are those of a shorter one.
+    """
     random, faults, total_s = Random(f"nemesis {seed}"), list[Fault](), 0.0
     names = list(FAULTS)
+    first = random.sample(names, len(names))
     while True:
-        what = random.choices(names, weights=[FAULTS[name] for name in names])[0]
-        fault = Fault(what, random.uniform(0.1, 1.2), random.uniform(0.1, 2.5), random.randrange(-1_000, 1_000))
+        what = first.pop() if first else random.choices(names, weights=[FAULTS[name] for name in names])[0]
+        wait_s, for_s, amount = random.uniform(0.1, 0.7), random.uniform(0.1, 2.5), random.randrange(-1_000, 1_000)
+        fault = Fault(what, wait_s, for_s if what in _LASTING else 0.0, amount)
         total_s += fault.wait_s + fault.for_s
         if total_s > seconds and faults:
             return faults
@@ -124,14 +131,12 @@ class Nemesis:
     # Disk and clock
 
     def _full_disk(self, fault: Fault) -> None:
-        with suppress(OSError):
-            self._fill()
+        self._fill()
         time.sleep(fault.for_s)
         self._ballast.unlink()
 
     def _full_disk_and_kill(self, fault: Fault) -> None:
-        with suppress(OSError):
-            self._fill()
+        self._fill()
         time.sleep(fault.for_s)
         self._server.kill()
         self._start()
@@ -144,9 +149,11 @@ class Nemesis:
         return self._disk / "ballast"
 
     def _fill(self) -> None:
-        with self._ballast.open("wb", buffering=0) as file:
-            while file.write(bytes(_FILL_BYTES)):
-                pass
+        """Write until nothing more fits, in large and then in small steps."""
+        for size_bytes in _FILL_BYTES:
+            with suppress(OSError), self._ballast.open("ab", buffering=0) as file:
+                while file.write(bytes(size_bytes)) == size_bytes:
+                    pass
 
     def _clock(self, fault: Fault) -> None:
         """Set the wall to another hour, before or after this one, and leave it there."""

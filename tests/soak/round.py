@@ -28,6 +28,7 @@ __all__ = ["DISK_FAULTS", "Round", "play"]
 
 DISK_FAULTS: Final = ("full_disk", "full_disk_and_kill")
 _DISK_BYTES: Final = 64 << 20
+_LARGER_LOG: Final = {"engine.segment_bytes": 1 << 20, "engine.checkpoint_bytes": 1 << 18}
 _WATCHERS: Final = ("watcher", "second watcher")
 _SERVE: Final = (sys.executable, "-P", Path(__file__).with_name("serve.py"))
 
@@ -66,7 +67,7 @@ async def play(home: Path, *, seed: int, seconds: float) -> Round:
         faults = schedule(seed, seconds=seconds, without=() if disk is not None else DISK_FAULTS)
         shift_file = home / "shift"
         set_shift(shift_file, 0)
-        settings = SMALL_LOG if Random(seed).random() < 0.7 else {}
+        settings = Random(seed).choice((SMALL_LOG, SMALL_LOG, _LARGER_LOG))
         data = (disk or home) / "data"
         server = Serving(data, settings=settings, program=[*_SERVE, shift_file])
         stack.callback(server.close)

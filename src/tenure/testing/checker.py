@@ -165,8 +165,12 @@ def _out_of_order(seen: Seen) -> list[str]:
             found.append(f"{call.ids[0]}: {call.by!r} was answered {call.seqs} of {call.topic!r} after {before}")
         last[call.by, call.topic] = max(call.seqs)
     for (by, topic), reads in seen.watches.items():
-        seqs = [seq for read in reads for seq in read.seqs]
-        found += [f"{by!r} saw seq {b} of {topic!r} after {a}" for a, b in pairwise(seqs) if b != a + 1]
+        seen_by = [pair for read in reads for pair in zip(read.seqs, read.ids, strict=True)]
+        found += [
+            f"{id}: {by!r} saw it, seq {b} of {topic!r}, after seq {a}"
+            for (a, _), (b, id) in pairwise(seen_by)
+            if b != a + 1
+        ]
     return found
 
 
