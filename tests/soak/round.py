@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from tenure import AsyncClient
+from tenure import AsyncClient, TenureError
 from tenure.testing import HistoryReport, check_history
 from tests.kit.http_proxy import proxy_to
 from tests.kit.restartable_server import PATIENCE_S, SMALL_LOG, Serving
@@ -28,6 +28,7 @@ __all__ = ["DISK_FAULTS", "Round", "play"]
 
 DISK_FAULTS: Final = ("full_disk", "full_disk_and_kill")
 _DISK_BYTES: Final = 64 << 20
+_END_S: Final = 120.0
 _LARGER_LOG: Final = {"engine.segment_bytes": 1 << 20, "engine.checkpoint_bytes": 1 << 18}
 _WATCHERS: Final = ("watcher", "second watcher")
 _SERVE: Final = (sys.executable, "-P", Path(__file__).with_name("serve.py"))
@@ -50,7 +51,7 @@ class Round(msgspec.Struct):
 
     def text(self) -> str:
         """Return the verdict and, where something is wrong, the rows around the first job that is concerned."""
-        lines = [f"seed {self.seed}: {len(self.faults)} faults; {self.report}; {counts(self.journal.history)}"]
+        lines = [f"seed {self.seed}: {len(self.faults)} faults; {counts(self.journal.history)}", f"  {self.report}"]
         lines += [f"  problem: {problem}" for problem in self.problems]
         if not self.report.ok:
             lines += excerpt(self.journal.history, self.report, self.done)
@@ -102,21 +103,25 @@ async def _play(
     except AssertionError as error:
         journal.problems.append(str(error))
     load.stop()
-    await working
-    async with AsyncClient(server.address) as client:
-        head = await drain(client, journal, queues=list(QUEUES), log=LOG, dead="dead")
-    journal.problems += await _end_watches(load, watching, head=head)
+    try:
+        async with asyncio.timeout(_END_S), AsyncClient(server.address) as client:
+            await working
+            head = await drain(client, journal, queues=list(QUEUES), log=LOG, dead="dead")
+        journal.problems += await _wait_for_watchers(load, head=head)
+    except (TenureError, TimeoutError) as error:
+        journal.problems.append(f"the queues were not drained within {_END_S} s: {error!r}")
+    finally:
+        for task in watching:
+            task.cancel()
+        await asyncio.gather(*watching, return_exceptions=True)
 
 
-async def _end_watches(load: Load, watching: list[asyncio.Task[None]], *, head: int) -> list[str]:
+async def _wait_for_watchers(load: Load, *, head: int) -> list[str]:
     """Wait until every watcher has seen the last record; returns those that never do."""
     with suppress(TimeoutError):
         async with asyncio.timeout(PATIENCE_S):
             while any(load.reached.get(name, 0) < head for name in _WATCHERS):
                 await asyncio.sleep(0.02)
-    for task in watching:
-        task.cancel()
-    await asyncio.gather(*watching, return_exceptions=True)
     return [
         f"{name} saw {load.reached.get(name, 0)} of {head} records"
         for name in _WATCHERS
