@@ -1,12 +1,15 @@
-"""The end of a run: deliver and ack everything that is left, and read the dead letters and the log."""
+"""The end of a run: deliver and ack everything that is left, and read the dead letters, the log and its copy."""
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import Final
 
 from tenure import AsyncClient
 from tenure.client import ReadRecord
 from tenure.contract.provenance import read
+from tests.kit.restartable_server import PATIENCE_S
 from tests.soak.journal import Journal, id_of
 from tests.soak.worker import LEASE_MS
 
@@ -16,7 +19,7 @@ _LEASE_MS: Final = 60_000
 _NODE: Final = "drain"
 
 
-async def drain(client: AsyncClient, journal: Journal, *, queues: list[str], log: str, dead: str) -> int:
+async def drain(client: AsyncClient, journal: Journal, *, queues: list[str], log: str, mirror: str, dead: str) -> int:
     """Record what is left; returns the last seq of the log. Nobody else may be at work."""
     for topic in queues:
         while (await client.topic(topic)).count:
@@ -28,7 +31,21 @@ async def drain(client: AsyncClient, journal: Journal, *, queues: list[str], log
     _note_read(journal, dead, letters)
     entries = await _read(client, log)
     _note_read(journal, log, entries)
+    journal.problems += await _compare_copy(client, mirror, [id_of(entry.data) for entry in entries])
     return entries[-1].seq if entries else 0
+
+
+async def _compare_copy(client: AsyncClient, mirror: str, ids: list[str]) -> list[str]:
+    """Wait for the router; returns what is wrong. It copies at least once and in order."""
+    copies: list[str] = []
+    with suppress(TimeoutError):
+        async with asyncio.timeout(PATIENCE_S):
+            while len(set(copies)) < len(ids):
+                copies = [id_of(record.data) for record in await _read(client, mirror)]
+    if list(dict.fromkeys(copies)) == ids:
+        return []
+    missing = sorted(set(ids).difference(copies))[:8]
+    return [f"the router's copy differs: {len(copies)} of {len(ids)} records, missing {missing}, or not in order"]
 
 
 async def _drain_some(client: AsyncClient, journal: Journal, topic: str) -> None:

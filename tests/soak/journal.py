@@ -30,6 +30,8 @@ class Journal:
         self.shifts: list[int] = [0]
         self.problems: list[str] = []
         self.depth: dict[str, int] = {}
+        self.due_ms: dict[str, int] = {}
+        """The earliest time at which a job may be delivered, by its id; without an entry, at once."""
         self._epoch_ms = time.time_ns() // 1_000_000 - _boot_ms()
         self.start_ms = self.now_ms()
 
@@ -53,11 +55,13 @@ class Journal:
     def delivered(self, topic: str, jobs: Sequence[Job], *, node: str, lease_ms: int) -> None:
         """Record the jobs of one claim."""
         for job in jobs:
-            deadline = self.real_ms(job.deadline or 0, ahead_ms=lease_ms)
+            deadline, id = self.real_ms(job.deadline or 0, ahead_ms=lease_ms), id_of(job.data)
+            if deadline - lease_ms < self.due_ms.get(id, 0) - ROUNDING_MS:
+                self.problems.append(f"{id} was delivered at {deadline - lease_ms}, before {self.due_ms[id]}")
             self.history.delivery(
                 topic,
                 job.seq,
-                id_of(job.data),
+                id,
                 lease=job.lease_id or "",
                 node=node,
                 deliveries=job.deliveries,

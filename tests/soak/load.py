@@ -7,16 +7,16 @@ every kind of call also ends with an unknown outcome.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
-from tenure import AsyncClient, Indeterminate, TenureError
+from tenure import AsyncClient
 from tenure.client import ClientSettings, Records
 from tests.soak.journal import Journal, id_of
-from tests.soak.worker import POISON, Worker
+from tests.soak.producer import Producer
+from tests.soak.worker import Worker
 
-__all__ = ["CLIENT", "DELIVERIES_MAX", "LOG", "QUEUES", "Load"]
+__all__ = ["CLIENT", "DELIVERIES_MAX", "LOG", "MIRROR", "QUEUES", "Load"]
 
 DELIVERIES_MAX: Final = {"synced": 4, "careful": 6}
 QUEUES: Final[dict[str, dict[str, Any]]] = {
@@ -31,6 +31,8 @@ QUEUES: Final[dict[str, dict[str, Any]]] = {
     "written": {"durability": "disk", "claim_jitter_ms": 5},
 }
 LOG: Final = "journal"
+MIRROR: Final = "mirror"
+"""Where a router copies the log to."""
 CLIENT: Final = ClientSettings(
     connect_ms=2_000,
     answer_ms=3_000,
@@ -41,8 +43,6 @@ CLIENT: Final = ClientSettings(
     reconnect_max_ms=400,
     stream_idle_ms=3_000,
 )
-_DEPTH_MAX: Final = 300
-_PAUSE_S: Final = 0.05
 
 
 class Load:
@@ -63,9 +63,10 @@ class Load:
         """Work until `stop`."""
         async with asyncio.TaskGroup() as tasks:
             for topic in (*QUEUES, LOG):
-                for keyed in (True, False):
-                    tasks.create_task(self._produce(topic, f"{topic}-{'keyed' if keyed else 'plain'}", keyed=keyed))
+                for kind in ("keyed", "plain"):
+                    tasks.create_task(self._producer(topic, kind).call_by_call(keyed=kind == "keyed"))
             for topic in QUEUES:
+                tasks.create_task(self._producer(topic, "gathering").gathering())
                 for kind in ("poller", "second"):
                     tasks.create_task(self._worker(topic, kind).poll())
                 tasks.create_task(self._worker(topic, "follower").follow())
@@ -81,20 +82,9 @@ class Load:
         name = f"{topic}-{kind}"
         return Worker(self.client(name), self.journal, topic, random=self._random(name), stopping=self.stopping)
 
-    # Producing
-
-    async def _produce(self, topic: str, name: str, *, keyed: bool) -> None:
-        random, number = self._random(name), 0
-        async with self.client(name) as client:
-            while not self.stopping.is_set():
-                number += 1
-                kind = POISON if random.random() < 0.04 else "job"
-                ids = [f"{name}-{kind}-{number}-{index}" for index in range(random.choice((1, 1, 1, 4, 20)))]
-                producing = _Produce(client, self.journal, topic, name, ids, key=f"{name}-{number}" if keyed else None)
-                await producing.run(random, self.stopping)
-                await asyncio.sleep(_PAUSE_S)
-                while self.journal.depth.get(topic, 0) > _DEPTH_MAX and not self.stopping.is_set():
-                    await asyncio.sleep(_PAUSE_S)
+    def _producer(self, topic: str, kind: str) -> Producer:
+        name = f"{topic}-{kind}"
+        return Producer(self.client(name), self.journal, topic, random=self._random(name), stopping=self.stopping)
 
     # Watching
 
@@ -109,50 +99,3 @@ class Load:
                     self.reached[name] = max([self.reached.get(name, 0), *seqs])
                 elif type(event).__name__ == "Tombstone":
                     self.journal.problems.append(f"{name} was told of a loss: {event}")
-
-
-class _Produce:
-    """One batch: sent once, or with a key again until its outcome is known, and sometimes once more after that."""
-
-    def __init__(
-        self, client: AsyncClient, journal: Journal, topic: str, name: str, ids: list[str], *, key: str | None
-    ) -> None:
-        self._client, self._journal, self._topic, self._name = client, journal, topic, name
-        self._ids, self._key = ids, key
-
-    async def run(self, random: Random, stopping: asyncio.Event) -> None:
-        pad_bytes = random.randrange(random.choice((10, 300, 300, 8_000)))
-        records = [b'"%s%s"' % (id.encode(), b"." * pad_bytes) for id in self._ids]
-        self._note("invoke")
-        unknown = False
-        while True:
-            patience_s = random.uniform(0.001, 0.05) if random.random() < 0.05 else None
-            try:
-                await self._send(records, patience_s)
-                break
-            except (Indeterminate, TimeoutError):
-                unknown = True
-            except TenureError:
-                if not unknown:
-                    self._note("fail")
-                    await asyncio.sleep(_PAUSE_S)
-                    return
-            if self._key is None or random.random() < 0.3 or stopping.is_set():
-                self._note("unknown")
-                return
-        if self._key is not None and random.random() < 0.1:
-            await self._once_more(records)
-
-    async def _send(self, records: list[bytes], patience_s: float | None) -> None:
-        sending = self._client.produce(self._topic, records, idempotency_key=self._key)
-        produced = await asyncio.wait_for(sending, patience_s)
-        self._note("ok", seqs=produced.seqs)
-
-    async def _once_more(self, records: list[bytes]) -> None:
-        """Send a batch that is known to be there: it may be refused or lost, and must not be appended."""
-        with suppress(TenureError):
-            await self._send(records, None)
-
-    def _note(self, outcome: Any, *, seqs: range | tuple[()] = ()) -> None:
-        journal = self._journal
-        journal.history.produce(self._ids, outcome, at=journal.now_ms(), topic=self._topic, by=self._name, seqs=seqs)

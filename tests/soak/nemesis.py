@@ -31,6 +31,7 @@ FAULTS: Final = {
     "pause": 3,
     "full_disk": 2,
     "full_disk_and_kill": 2,
+    "full_disk_and_restart": 1,
     "clock": 3,
     "cut": 3,
     "stall": 2,
@@ -38,7 +39,9 @@ FAULTS: Final = {
     "lose_requests": 1,
 }
 """The faults, and how often each is drawn beside the others."""
-_LASTING: Final = frozenset({"kill", "kill_twice", "pause", "full_disk", "full_disk_and_kill", "stall"})
+_LASTING: Final = frozenset(
+    {"kill", "kill_twice", "pause", "full_disk", "full_disk_and_kill", "full_disk_and_restart", "stall"}
+)
 """Those that take a time of their own; the others are over at once, or leave something behind."""
 
 
@@ -138,8 +141,14 @@ class Nemesis:
     def _full_disk_and_kill(self, fault: Fault) -> None:
         self._fill()
         time.sleep(fault.for_s)
-        self._server.kill()
-        self._start()
+        self._kill(fault)
+        until(self._is_ready, "ready on a full disk")
+        self._ballast.unlink()
+
+    def _full_disk_and_restart(self, fault: Fault) -> None:
+        self._fill()
+        time.sleep(fault.for_s)
+        self._restart(fault)
         until(self._is_ready, "ready on a full disk")
         self._ballast.unlink()
 

@@ -21,12 +21,12 @@ from tests.soak.clock import set_shift
 from tests.soak.drain import drain
 from tests.soak.excerpt import counts, excerpt
 from tests.soak.journal import Journal
-from tests.soak.load import DELIVERIES_MAX, LOG, QUEUES, Load
+from tests.soak.load import DELIVERIES_MAX, LOG, MIRROR, QUEUES, Load
 from tests.soak.nemesis import Fault, Nemesis, schedule
 
 __all__ = ["DISK_FAULTS", "Round", "play"]
 
-DISK_FAULTS: Final = ("full_disk", "full_disk_and_kill")
+DISK_FAULTS: Final = ("full_disk", "full_disk_and_kill", "full_disk_and_restart")
 _DISK_BYTES: Final = 64 << 20
 _END_S: Final = 120.0
 _LARGER_LOG: Final = {"engine.segment_bytes": 1 << 20, "engine.checkpoint_bytes": 1 << 18}
@@ -92,6 +92,7 @@ async def _play(
         for topic, config in QUEUES.items():
             await client.put_topic(topic, type="queue", **config)
         await client.put_topic(LOG, durability="fsync")
+        await client.put_router("copies", source=LOG, dest=MIRROR)
     load = Load(url, journal, seed=seed)
     watching = [asyncio.create_task(load.watch(name)) for name in _WATCHERS]
     working = asyncio.create_task(load.run())
@@ -106,7 +107,7 @@ async def _play(
     try:
         async with asyncio.timeout(_END_S), AsyncClient(server.address) as client:
             await working
-            head = await drain(client, journal, queues=list(QUEUES), log=LOG, dead="dead")
+            head = await drain(client, journal, queues=list(QUEUES), log=LOG, mirror=MIRROR, dead="dead")
         journal.problems += await _wait_for_watchers(load, head=head)
     except (TenureError, TimeoutError) as error:
         journal.problems.append(f"the queues were not drained within {_END_S} s: {error!r}")
