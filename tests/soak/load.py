@@ -16,7 +16,7 @@ from tests.soak.journal import Journal, id_of
 from tests.soak.producer import Producer
 from tests.soak.worker import Worker
 
-__all__ = ["CLIENT", "DELIVERIES_MAX", "LOG", "MIRROR", "QUEUES", "Load"]
+__all__ = ["CLIENT", "DELIVERIES_MAX", "LOG", "MIRROR", "QUEUES", "Load", "configs_of"]
 
 DELIVERIES_MAX: Final = {"synced": 4, "careful": 6}
 QUEUES: Final[dict[str, dict[str, Any]]] = {
@@ -30,6 +30,15 @@ QUEUES: Final[dict[str, dict[str, Any]]] = {
     },
     "written": {"durability": "disk", "claim_jitter_ms": 5},
 }
+_MORE: Final[tuple[dict[str, Any], ...]] = (
+    {},
+    {"max_in_flight": 30},
+    {"max_ack_holes": 40},
+    {"cap_records": 250, "discard": "reject"},
+    {"claim_jitter_ms": 30},
+    {"priority": -500},
+)
+"""What a seed may add to a queue; none of it changes what is promised."""
 LOG: Final = "journal"
 MIRROR: Final = "mirror"
 """Where a router copies the log to."""
@@ -43,6 +52,12 @@ CLIENT: Final = ClientSettings(
     reconnect_max_ms=400,
     stream_idle_ms=3_000,
 )
+
+
+def configs_of(seed: int) -> dict[str, dict[str, Any]]:
+    """Return the configs of the queues in the round of a seed."""
+    random = Random(f"configs {seed}")
+    return {topic: config | random.choice(_MORE) for topic, config in QUEUES.items()}
 
 
 class Load:

@@ -21,7 +21,7 @@ from tests.soak.clock import set_shift
 from tests.soak.drain import drain
 from tests.soak.excerpt import counts, excerpt
 from tests.soak.journal import Journal
-from tests.soak.load import DELIVERIES_MAX, LOG, MIRROR, QUEUES, Load
+from tests.soak.load import DELIVERIES_MAX, LOG, MIRROR, QUEUES, Load, configs_of
 from tests.soak.nemesis import Fault, Nemesis, schedule
 
 __all__ = ["DISK_FAULTS", "Round", "play"]
@@ -89,7 +89,7 @@ async def _play(
     server: Serving, url: str, nemesis: Nemesis, journal: Journal, faults: list[Fault], *, seed: int
 ) -> None:
     async with AsyncClient(server.address) as client:
-        for topic, config in QUEUES.items():
+        for topic, config in configs_of(seed).items():
             await client.put_topic(topic, type="queue", **config)
         await client.put_topic(LOG, durability="fsync")
         await client.put_router("copies", source=LOG, dest=MIRROR)
