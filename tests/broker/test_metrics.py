@@ -64,7 +64,7 @@ def test_a_histogram_puts_a_value_at_its_upper_bound() -> None:
 
 def test_samples_of_a_long_queue_with_gaps_lie_in_it_and_stand_for_all_of_it() -> None:
     runs = [1, 1000, 5000, 10, 9000, 2000]
-    total, samples = _sample(runs)
+    total, samples = _sample(runs, 0)
     assert total == 3010
     assert {seq for seq, _ in samples} <= set(each(runs))
     assert sum(count for _, count in samples) == 3010
@@ -72,4 +72,12 @@ def test_samples_of_a_long_queue_with_gaps_lie_in_it_and_stand_for_all_of_it() -
 
 
 def test_of_a_short_queue_every_job_is_its_own_sample() -> None:
-    assert _sample([3, 2, 9, 1]) == (3, [(3, 1), (4, 1), (9, 1)])
+    assert _sample([3, 2, 9, 1], 0) == (3, [(3, 1), (4, 1), (9, 1)])
+
+
+def test_of_single_jobs_after_many_one_in_eight_is_measured_and_stands_for_all() -> None:
+    samples = [_sample([seq, 1], seq - 1) for seq in range(1, 1_801)]
+    assert all(total == 1 for total, _ in samples)
+    assert all(samples[seq - 1][1] == ((seq, 1),) for seq in range(1, 1_001)), "all of the first thousand"
+    assert [seq for _, chosen in samples[1_000:] for seq, _ in chosen] == list(range(1_001, 1_801, 8))
+    assert sum(weight for _, chosen in samples for _, weight in chosen) == 1_800
