@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
 from tenure import Record, Settings
 from tenure.broker.engine import Engine
+from tenure.contract.config import TopicConfig
 from tenure.core.state import deadlines, deliveries
 from tenure.core.state.invariants import invariants
 from tenure.core.state.lease import Ended
+from tenure.core.state.queue import Queue
 from tenure.core.state.snapshot import (
     dump_checkpoint,
     dump_state,
@@ -19,6 +23,7 @@ from tenure.core.state.snapshot import (
     load_topic,
 )
 from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tests.kit import run
@@ -154,6 +159,63 @@ def test_jobs_that_were_extended_one_by_one_come_back_after_a_restore(monkeypatc
 def test_a_restore_of_jobs_extended_one_by_one_costs_the_same_for_each() -> None:
     few, many = (dump_checkpoint(extended_one_by_one(count, 50).state) for count in (5, 40))
     assert count_steps(lambda: load_checkpoint(many)) < 1.1 * 8 * count_steps(lambda: load_checkpoint(few))
+
+
+def with_leases(count: int, *, nodes: int, ended: Callable[[int], bool] = lambda _: False, shift: int = 0) -> Topic:
+    """Return a queue with leases of one job each; ``shift`` leases came and went before."""
+    topic = Topic(1, "q", TopicConfig(type="queue"))
+    queue = topic.queue = Queue()
+    topic.head_seq = topic.count = 2 * count
+    for number in range(1, shift + 1):
+        queue.hold(number, [2 * count, 1], node="gone", since_ms=1, deadline_ms=10)
+        queue.take_out(2 * count, 1)
+    for seq in range(1, count + 1):
+        queue.hold(shift + seq, [seq, 1], node=f"n{seq % nodes}", since_ms=seq, deadline_ms=1_000 + seq)
+    for seq in range(1, count + 1):
+        if ended(seq):
+            queue.take_out(seq, 1)
+    return topic
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 256, 257, 1_100])
+@pytest.mark.parametrize("shift", [0, 1_000])
+@pytest.mark.parametrize("kept", [1, 3, 100])
+def test_leases_of_one_job_read_back_as_they_were(nodes: int, shift: int, kept: int) -> None:
+    topic = with_leases(2_000, nodes=nodes, ended=lambda seq: seq % kept != 0, shift=shift)
+    data = dump_topic(topic, now_ms=0)
+    loaded = load_topic(data)
+    assert dump_topic(loaded, now_ms=0) == data
+    assert topic.queue is not None
+    assert loaded.queue is not None
+    seqs = range(1, 2_001)
+    assert [loaded.queue.holder(seq) for seq in seqs] == [topic.queue.holder(seq) for seq in seqs]
+    ended: tuple[list[Ended], list[Ended]] = [], []
+    for queue, found in zip((topic.queue, loaded.queue), ended, strict=True):
+        queue.pass_time(10_000, wall_offset_ms=0, backoff=None, ended=found)
+    assert ended[0] == ended[1]
+    assert len(ended[0]) == 2_000 // kept
+
+
+def test_leases_are_written_alike_whatever_was_claimed_and_settled_between_them() -> None:
+    def build(between: int) -> bytes:
+        topic, queue = Topic(1, "q", TopicConfig(type="queue")), Queue()
+        topic.queue, topic.head_seq, topic.count = queue, 10_000, 10_000
+        for number in range(1, 301):
+            for other in range(between):
+                queue.hold(20 * number + other, [9_000, 1], node=f"other-{other}", since_ms=0, deadline_ms=50)
+                queue.take_out(9_000, 1)
+            queue.hold(20 * number + 10, [number, 1], node=f"n{number % 7}", since_ms=number, deadline_ms=900)
+        queue.cursor = 9_001
+        return dump_topic(topic, now_ms=0)
+
+    assert build(0) == build(1) == build(7)
+
+
+@pytest.mark.parametrize("kept", [1, 3])
+def test_leases_of_one_job_are_written_in_less_than_ten_bytecodes_each(kept: int) -> None:
+    few, many = (with_leases(count, nodes=20, ended=lambda seq: seq % kept != 0) for count in (1_024, 10_240))
+    steps = count_steps(lambda: dump_topic(many, now_ms=0)) - count_steps(lambda: dump_topic(few, now_ms=0))
+    assert steps < 10 * (10_240 - 1_024)
 
 
 def test_the_parts_of_a_lease_are_written_in_an_order_that_does_not_depend_on_how_they_came_to_be() -> None:

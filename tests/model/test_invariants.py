@@ -9,7 +9,7 @@ import pytest
 from tenure import Record
 from tenure.core.state.frame_index import make_index
 from tenure.core.state.invariants import invariants
-from tenure.core.state.lease_page import LeasePage
+from tenure.core.state.lease_page import DEADLINE, NUMBER, LeasePage
 from tenure.core.state.queue import NEVER, Queue
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
@@ -106,7 +106,7 @@ def break_living(topic: Topic, queue: Queue) -> None:
 
 
 def break_numbers(topic: Topic, queue: Queue) -> None:
-    only_page(queue).numbers[0] -= 1
+    only_page(queue).cells[NUMBER] -= 1
 
 
 def break_runs(topic: Topic, queue: Queue) -> None:
@@ -130,7 +130,7 @@ def break_claims(topic: Topic, queue: Queue) -> None:
 
 
 def break_deadlines(topic: Topic, queue: Queue) -> None:
-    only_page(queue).deadlines_ms[0] -= 1
+    only_page(queue).cells[DEADLINE] -= 1
 
 
 def break_pages_by_deadline(topic: Topic, queue: Queue) -> None:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from tenure.core.state import deliveries as limits
 from tenure.core.state.deliveries import weight_bytes
 from tenure.core.state.frame_index import SegmentIndex
-from tenure.core.state.lease_page import PAGE_BITS, LeasePage
+from tenure.core.state.lease_page import NUMBER, PAGE_BITS, LeasePage
 from tenure.core.state.queue import NEVER, Queue
 from tenure.core.state.ranges import each
 from tenure.core.state.state import State
@@ -145,15 +145,14 @@ def _check_leases(queue: Queue) -> None:
     assert living == sorted(held), f"rows {sorted(held)} hold jobs, {living} are known"
     assert table.count == len(living), f"{table.count} leases are counted of {len(living)}"
     assert {*table.runs, *table.claim_ids} <= set(living), "a lease that is over has runs or a claim id"
-    numbers = [page.numbers[i] for page in table.pages.values() for i in range(len(page.numbers))]
+    numbers = [number for page in table.pages.values() for number in page.column(NUMBER)]
     assert all(a < b for a, b in pairwise(numbers)), "leases are not ascending by number"
     claims = {claim_id: _number(queue, row) for row, claim_id in table.claim_ids.items()}
     assert claims == queue.claims, f"claim ids are {queue.claims}, the leases say {claims}"
 
 
 def _number(queue: Queue, row: int) -> int:
-    page, i = queue.leases.locate(row)
-    return page.numbers[i]
+    return queue.leases.cells(row)[NUMBER]
 
 
 def _living(page: LeasePage) -> list[int]:
@@ -165,14 +164,14 @@ def _living(page: LeasePage) -> list[int]:
 def _check_lease(queue: Queue, row: int, seqs: list[int]) -> None:
     assert row >> PAGE_BITS in queue.leases.pages, f"jobs {sorted(seqs)} are held by a lease that is over"
     page, i = queue.leases.locate(row)
-    number = page.numbers[i]
+    number, _, deadline_ms, first = queue.leases.cells(row)
     assert page.left[i] == len(seqs), f"lease {number:#x} counts {page.left[i]} jobs and holds {sorted(seqs)}"
-    runs = queue.leases.runs.get(row) or [page.seqs[i], 1]
+    runs = queue.leases.runs.get(row) or [first, 1]
     assert set(seqs) <= set(each(runs)), f"lease {number:#x} holds more than its runs"
-    assert runs[0] == page.seqs[i], f"lease {number:#x} starts elsewhere than its runs"
+    assert runs[0] == first, f"lease {number:#x} starts elsewhere than its runs"
     assert queue.leases.row_of(number) == row, f"lease {number:#x} is not found by its number"
     if any(seq not in queue.own_deadlines for seq in seqs):
-        assert page.next_ms <= page.deadlines_ms[i], f"the deadline of lease {number:#x} is not indexed"
+        assert page.next_ms <= deadline_ms, f"the deadline of lease {number:#x} is not indexed"
         assert queue.leases.next_ms <= page.next_ms, f"the page of lease {number:#x} is not indexed"
 
 

@@ -1,101 +1,98 @@
-"""The leases of a queue written out as columns, and read back.
+"""The leases of a queue written out as packed rows, and read back.
 
 There is a row for each lease, by number. A lease whose jobs have several deadlines has a row for each, by the lowest
-seq that it holds. Pages of leases of one job each, as nearly all are where there are many, go from column to column
-without a step per lease.
+seq that it holds. Pages of leases of one job each, as nearly all are where there are many, are copied as they are.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 from typing import TypeAlias
 
 import msgspec
 
-from tenure.core.state.lease_page import PAGE_BITS, PAGE_ROWS, LeasePage
+from tenure.core.state.lease_page import CELLS, NUMBER, PAGE_BITS, PAGE_ROWS, SINCE, LeasePage, pack_row
 from tenure.core.state.queue import Queue
 from tenure.core.state.ranges import each, to_runs
 
-__all__ = ["LeaseColumns", "dump_leases", "load_leases"]
+__all__ = ["LeaseRows", "dump_leases", "load_leases"]
 
 _Part: TypeAlias = tuple[int, list[int]]
 """A deadline, and the jobs of one lease that have it."""
 
 
-class LeaseColumns(msgspec.Struct, frozen=True, array_like=True):
-    """The rows of leases. Columns are packed u64, ``nodes`` u32: the place of a name in ``names``.
+class LeaseRows(msgspec.Struct, frozen=True, array_like=True):
+    """Leases, packed. ``cells`` has four u64 a row: number, since_ms, deadline_ms, and the lowest job of the row.
 
-    ``seqs`` has the lowest job of each row. ``several`` has (row, runs) of those that hold more than one, and
-    ``claim_ids`` (row, claim id) on the first row of a lease that has one.
+    ``nodes`` has the place of each holder in ``names``: one byte of it for each row, the lowest first, in as many
+    columns as there are bytes, none for a single name. ``several`` has (row, runs) of those that hold more than one
+    job, and ``claim_ids`` (row, claim id) on the first row of a lease that has one.
     """
 
     names: list[str] = []
-    numbers: bytes = b""
-    nodes: bytes = b""
-    since_ms: bytes = b""
-    deadlines_ms: bytes = b""
-    seqs: bytes = b""
+    nodes: list[bytes] = []
+    cells: bytes = b""
     several: list[tuple[int, list[int]]] = []
     claim_ids: list[tuple[int, str]] = []
 
 
-class _Rows:
-    """The columns while they are filled or read."""
+class _Filling:
+    """The rows while they are filled."""
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}
-        self.numbers, self.since_ms, self.deadlines_ms, self.seqs = (array("Q") for _ in range(4))
-        self.nodes = array("I")
+        self.nodes: list[bytearray] = []
+        self.cells = bytearray()
         self.several: list[tuple[int, list[int]]] = []
         self.claim_ids: list[tuple[int, str]] = []
 
+    @property
+    def count(self) -> int:
+        return len(self.cells) // (8 * CELLS)
+
     def add_page(self, page: LeasePage) -> None:
         """Add the leases of a page that hold the one job they started with; those that have ended are left out."""
-        columns = (page.numbers, page.since_ms, page.deadlines_ms, page.seqs)
-        nodes = page.nodes
-        if page.living < len(page.left):
-            alive = list(map(bool, page.left))
-            columns = tuple(array("Q", compress(column, alive)) for column in columns)  # type: ignore[assignment]
-            nodes = list(compress(nodes, alive))
-        for mine, theirs in zip((self.numbers, self.since_ms, self.deadlines_ms, self.seqs), columns, strict=True):
-            mine.extend(theirs)
-        for name in dict.fromkeys(nodes):
-            self.names.setdefault(name, len(self.names))
-        self.nodes.extend(map(self.names.__getitem__, nodes))
+        if page.living == len(page.left):
+            self._add(page.living_cells(), page.nodes.tobytes(), page.names, used=range(len(page.names)))
+        else:
+            nodes = page.living_nodes()
+            self._add(page.living_cells(), nodes, page.names, used=dict.fromkeys(nodes))
 
     def add_lease(self, page: LeasePage, index: int, parts: list[_Part], *, claim_id: str | None) -> None:
         """Add one lease, with a row for each of its deadlines."""
         if claim_id is not None:
-            self.claim_ids.append((len(self.numbers), claim_id))
+            self.claim_ids.append((self.count, claim_id))
+        number, since_ms = page.cells[CELLS * index + NUMBER], page.cells[CELLS * index + SINCE]
+        node = page.nodes[index : index + 1].tobytes()
         for deadline_ms, seqs in parts:
             if len(seqs) > 1:
-                self.several.append((len(self.numbers), to_runs(seqs)))
-            self.numbers.append(page.numbers[index])
-            self.since_ms.append(page.since_ms[index])
-            self.deadlines_ms.append(deadline_ms)
-            self.seqs.append(seqs[0])
-            name = page.nodes[index]
-            self.nodes.append(self.names.setdefault(name, len(self.names)))
+                self.several.append((self.count, to_runs(seqs)))
+            self._add(pack_row(number, since_ms, deadline_ms, seqs[0]), node, page.names, used=node)
 
-    def pack(self) -> LeaseColumns:
-        """Return the columns as they are written."""
-        return LeaseColumns(
-            list(self.names),
-            self.numbers.tobytes(),
-            self.nodes.tobytes(),
-            self.since_ms.tobytes(),
-            self.deadlines_ms.tobytes(),
-            self.seqs.tobytes(),
-            self.several,
-            self.claim_ids,
-        )
+    def _add(self, cells: bytes, nodes: bytes, names: list[str], *, used: Iterable[int]) -> None:
+        """Add rows. ``nodes`` are places in ``names``, those that are ``used``, in the order in which they come first;
+        they are written as places in the names of all.
+        """
+        before, places = self.count, [0] * len(names)
+        for place in used:
+            places[place] = self.names.setdefault(names[place], len(self.names))
+        while len(self.names) > 1 << 8 * len(self.nodes):
+            self.nodes.append(bytearray(before))
+        for byte, column in enumerate(self.nodes):
+            column += nodes.translate(bytes([place >> 8 * byte & 255 for place in places]).ljust(256))
+        self.cells += cells
+
+    def pack(self) -> LeaseRows:
+        """Return the rows as they are written."""
+        nodes = [bytes(column) for column in self.nodes]
+        return LeaseRows(list(self.names), nodes, bytes(self.cells), self.several, self.claim_ids)
 
 
-def dump_leases(queue: Queue) -> LeaseColumns:
+def dump_leases(queue: Queue) -> LeaseRows:
     """Return the leases of a queue, in a form that depends on nothing but who holds which job until when."""
-    rows, table = _Rows(), queue.leases
+    rows, table = _Filling(), queue.leases
     uneven = sorted({*table.runs, *table.apart, *table.claim_ids})
     uneven_pages = {row >> PAGE_BITS for row in uneven}
     for key, page in table.pages.items():
@@ -116,20 +113,18 @@ def _parts(queue: Queue, row: int) -> list[_Part]:
     return list(parts.items())
 
 
-def load_leases(queue: Queue, columns: LeaseColumns) -> None:
+def load_leases(queue: Queue, rows: LeaseRows) -> None:
     """Put the leases of a snapshot into a queue that has none."""
-    numbers, since_ms, deadlines_ms, seqs = (
-        _column("Q", data) for data in (columns.numbers, columns.since_ms, columns.deadlines_ms, columns.seqs)
-    )
-    names = columns.names
-    nodes = [names[node] for node in _column("I", columns.nodes)]
-    runs_of, claim_ids = dict(columns.several), dict(columns.claim_ids)
-    if not runs_of and not claim_ids and _ascend(numbers):
+    cells = array("Q")
+    cells.frombytes(rows.cells)
+    numbers, since_ms, deadlines_ms, seqs = (cells[cell::CELLS] for cell in range(CELLS))
+    nodes = [rows.names[place] for place in _places(rows.nodes, len(numbers))]
+    runs_of, claim_ids = dict(rows.several), dict(rows.claim_ids)
+    if not runs_of and not claim_ids and len(set(numbers)) == len(numbers):
         for at in range(0, len(numbers), PAGE_ROWS):
-            end = at + PAGE_ROWS
-            page = LeasePage(numbers[at:end], seqs[at:end], nodes[at:end], since_ms[at:end], deadlines_ms[at:end])
-            row = queue.leases.add_page(page)
-            queue.in_flight.update(zip(page.seqs, range(row, row + len(page.seqs)), strict=True))
+            end = min(at + PAGE_ROWS, len(numbers))
+            row = queue.leases.add_page(LeasePage.of(cells[CELLS * at : CELLS * end], nodes[at:end]))
+            queue.in_flight.update(zip(seqs[at:end], range(row, row + end - at), strict=True))
         return
     for first, last in _leases(numbers):
         parts = [(deadlines_ms[at], runs_of.get(at) or [seqs[at], 1]) for at in range(first, last)]
@@ -146,15 +141,11 @@ def load_leases(queue: Queue, columns: LeaseColumns) -> None:
             queue.set_apart(queue.in_flight[part[0]], each(part), deadline_ms)
 
 
-def _column(code: str, data: bytes) -> array[int]:
-    column = array(code)
-    column.frombytes(data)
-    return column
-
-
-def _ascend(numbers: array[int]) -> bool:
-    """Return whether every row is a lease of its own."""
-    return len(set(numbers)) == len(numbers)
+def _places(columns: Sequence[bytes], count: int) -> Iterable[int]:
+    """Return the numbers whose bytes are in these columns, the lowest first; without a column all are 0."""
+    if len(columns) < 2:
+        return columns[0] if columns else bytes(count)
+    return (sum(byte << 8 * at for at, byte in enumerate(row)) for row in zip(*columns, strict=True))
 
 
 def _leases(numbers: array[int]) -> Iterator[tuple[int, int]]:

@@ -8,14 +8,15 @@ index, and a lease that ends in time never shows up in it.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from itertools import islice
+from itertools import compress, islice
 from typing import Final
 
 from tenure.core.state.delays import NEVER
-from tenure.core.state.lease_page import PAGE_BITS, PAGE_MASK, SPARSE_SHARE, LeasePage
+from tenure.core.state.lease_page import CELLS, DEADLINE, NUMBER, PAGE_BITS, PAGE_MASK, SINCE, LeasePage, pack_row
 
 __all__ = ["LeaseTable"]
 
@@ -67,14 +68,12 @@ class LeaseTable:
         page = self._tail
         if page is None:
             page = self._open_page(LeasePage(), number)
-        row, names = self._next_row, page.names
-        assert names is not None, "the last page is never a full one"
-        page.numbers.append(number)
-        page.seqs.append(seq)
+        row, place = self._next_row, page.places.get(node)  # type: ignore[union-attr]  # the last page is not full
+        if place is None:
+            place = page.add_name(node)
+        page.cells.frombytes(pack_row(number, since_ms, deadline_ms, seq))
         page.left.append(left)
-        page.nodes.append(names.setdefault(node, node))
-        page.since_ms.append(since_ms)
-        page.deadlines_ms.append(deadline_ms)
+        page.nodes.append(place)
         page.living += 1
         self._next_row = row + 1
         self.count += 1
@@ -90,10 +89,10 @@ class LeaseTable:
 
         The caller adds full pages, and at last one that may be smaller.
         """
-        self._open_page(page, page.numbers[0])
+        self._open_page(page, page.cells[NUMBER])
         row = self._next_row
-        self._next_row = row + len(page.numbers)
-        self.count += len(page.numbers)
+        self._next_row = row + page.living
+        self.count += page.living
         heappush(self._heap, (page.next_ms, row >> PAGE_BITS))
         if not self._next_row & PAGE_MASK:
             page.close()
@@ -105,15 +104,25 @@ class LeaseTable:
         page = self.pages[row >> PAGE_BITS]
         return page, page.find(row)
 
+    def cells(self, row: int) -> array[int]:
+        """Return the cells of a living lease."""
+        page, index = self.locate(row)
+        return page.cells[CELLS * index : CELLS * (index + 1)]
+
+    def left(self, row: int) -> int:
+        """Return how many jobs a living lease holds."""
+        page, index = self.locate(row)
+        return page.left[index]
+
     def node(self, row: int) -> str:
         """Return the holder of a lease."""
         page = self.pages[row >> PAGE_BITS]
-        return page.nodes[row & PAGE_MASK if page.offsets is None else page.find(row)]
+        return page.names[page.nodes[row & PAGE_MASK if page.offsets is None else page.find(row)]]
 
     def since_ms(self, row: int) -> int:
         """Return when a lease was given."""
         page = self.pages[row >> PAGE_BITS]
-        return page.since_ms[row & PAGE_MASK if page.offsets is None else page.find(row)]
+        return page.cells[CELLS * (row & PAGE_MASK if page.offsets is None else page.find(row)) + SINCE]
 
     def row_of(self, number: int) -> int | None:
         """Return the row of the lease of this number, or None where it is over."""
@@ -122,8 +131,9 @@ class LeaseTable:
             return None
         key = self._keys[at]
         page = self.pages[key]
-        index = bisect_left(page.numbers, number)
-        if index == len(page.numbers) or page.numbers[index] != number or not page.left[index]:
+        numbers = page.column(NUMBER)
+        index = bisect_left(numbers, number)
+        if index == len(numbers) or numbers[index] != number or not page.left[index]:
             return None
         return key << PAGE_BITS | page.offset(index)
 
@@ -137,12 +147,12 @@ class LeaseTable:
             return
         self.count -= 1
         if self.runs or self.claims:
-            self._forget(row, page.numbers[index])
+            self._forget(row, page.cells[CELLS * index + NUMBER])
         page.living -= 1
         if not page.living:
             if page is not self._tail or len(page.left) >= _IDLE_ROWS:
                 self._drop_page(row >> PAGE_BITS)
-        elif page.names is None and page.living * SPARSE_SHARE < len(page.left):
+        elif page.is_sparse:
             page.pack()
 
     def _forget(self, row: int, number: int) -> None:
@@ -160,9 +170,9 @@ class LeaseTable:
     def _numbers_from(self, at: int, number: int) -> Iterator[int]:
         for key in self._keys[at:]:
             page = self.pages[key]
-            for index in range(bisect_right(page.numbers, number), len(page.numbers)):
-                if page.left[index]:
-                    yield page.numbers[index]
+            numbers = page.column(NUMBER)
+            first = bisect_right(numbers, number)
+            yield from compress(numbers[first:], page.left[first:])
 
     # Deadlines
 
@@ -174,7 +184,7 @@ class LeaseTable:
     def set_deadline(self, row: int, deadline_ms: int) -> None:
         """Give a lease another deadline."""
         page, index = self.locate(row)
-        page.deadlines_ms[index] = deadline_ms
+        page.cells[CELLS * index + DEADLINE] = deadline_ms
         if deadline_ms < page.next_ms:
             self._plan(row >> PAGE_BITS, page, deadline_ms)
 
@@ -192,7 +202,7 @@ class LeaseTable:
     def _due_in(self, key: int, page: LeasePage, deadline_ms: int) -> list[int]:
         """Return the rows of a page that are due, and plan for the next deadline of the others."""
         due, next_ms, apart = list[int](), NEVER, self.apart
-        for index, at_ms in enumerate(page.deadlines_ms):
+        for index, at_ms in enumerate(page.column(DEADLINE)):
             left = page.left[index]
             if not left:
                 continue

@@ -18,6 +18,7 @@ from tenure.core.state.deadlines import OwnDeadlines
 from tenure.core.state.delays import NEVER, Delays
 from tenure.core.state.deliveries import Delivery, EndedDeliveries
 from tenure.core.state.lease import Ended, Lease
+from tenure.core.state.lease_page import DEADLINE, SEQ
 from tenure.core.state.lease_table import LeaseTable
 from tenure.core.state.ranges import count, each, to_runs
 
@@ -130,18 +131,17 @@ class Queue:
         return None if row is None else self._copy(row, self._deadline_ms(seq, row))
 
     def _copy(self, row: int, deadline_ms: int | None = None) -> Lease:
-        page, i = self.leases.locate(row)
+        number, since_ms, common_ms, _ = self.leases.cells(row)
         if deadline_ms is None:
-            deadline_ms = page.deadlines_ms[i]
-        return Lease(page.numbers[i], page.nodes[i], page.since_ms[i], deadline_ms, self.leases.claim_ids.get(row))
+            deadline_ms = common_ms
+        return Lease(number, self.leases.node(row), since_ms, deadline_ms, self.leases.claim_ids.get(row))
 
     def _deadline_ms(self, seq: int, row: int) -> int:
         """Return the deadline of a job that a lease holds."""
         own_ms = self.own_deadlines.get(seq)
         if own_ms is not None:
             return own_ms
-        page, i = self.leases.locate(row)
-        return page.deadlines_ms[i]
+        return self.leases.cells(row)[DEADLINE]
 
     def held(self, number: int) -> list[int]:
         """Return the seqs still held under a lease number, ascending."""
@@ -154,11 +154,10 @@ class Queue:
 
     def _each_of(self, row: int) -> Iterator[int]:
         """Return the seqs that a lease still holds, ascending; most hold what they started with."""
-        page, i = self.leases.locate(row)
         runs = self.leases.runs.get(row)
         if runs is None:
-            return iter((page.seqs[i],))
-        if len(runs) == 2 and runs[1] == page.left[i]:
+            return iter((self.leases.cells(row)[SEQ],))
+        if len(runs) == 2 and runs[1] == self.leases.left(row):
             return iter(range(runs[0], runs[0] + runs[1]))
         return (seq for seq in each(runs) if self.in_flight.get(seq) == row)
 
@@ -169,10 +168,7 @@ class Queue:
     def held_count(self, number: int) -> int:
         """Return how many jobs are still held under a lease number."""
         row = self.leases.row_of(number)
-        if row is None:
-            return 0
-        page, i = self.leases.locate(row)
-        return page.left[i]
+        return 0 if row is None else self.leases.left(row)
 
     def let_go(self, seq: int) -> Lease | None:
         """Take one job out of its lease, and return the lease; it is over where that was its last job."""
@@ -215,8 +211,7 @@ class Queue:
             if row is not None:
                 groups.setdefault(row, []).append(seq)
         for row, seqs in groups.items():
-            page, i = self.leases.locate(row)
-            if len(seqs) < page.left[i]:
+            if len(seqs) < self.leases.left(row):
                 self.set_apart(row, seqs, deadline_ms)
                 continue
             if self.leases.apart.pop(row, 0):

@@ -17,7 +17,7 @@ from tenure.core.state.client_marks import ClientMarks
 from tenure.core.state.deliveries import Delivery, EndedDeliveries
 from tenure.core.state.frame_index import SegmentIndex, make_index
 from tenure.core.state.idempotency import KeyWindow
-from tenure.core.state.lease_snapshot import LeaseColumns, dump_leases, load_leases
+from tenure.core.state.lease_snapshot import LeaseRows, dump_leases, load_leases
 from tenure.core.state.queue import IDLE, Queue
 from tenure.core.state.router import Router
 from tenure.core.state.state import State
@@ -38,7 +38,7 @@ class QueueSnapshot(msgspec.Struct, frozen=True, array_like=True):
     acked_max: int
     dead_lettered: int
     expired: int
-    leases: LeaseColumns
+    leases: LeaseRows
     reclaim: bytes
     delays: tuple[bytes, bytes]
     wall_delays: tuple[bytes, bytes]
