@@ -9,6 +9,7 @@ from time import perf_counter
 import pytest
 
 from tenure.contract.config import Backoff
+from tenure.core.events import Claimed
 from tenure.core.state import deadlines, deliveries
 from tenure.core.state.deliveries import ENDED_JOBS_MAX, ENDED_PER_JOB_MAX, Delivery, weight_bytes
 from tenure.core.state.lease import Ended, Lease
@@ -20,7 +21,7 @@ from tests.kit.counted_steps import count_steps
 def hold(
     queue: Queue, number: int, runs: list[int], *, deadline: int = 100, node: str = "w", claim_id: str | None = None
 ) -> None:
-    queue.hold(number, runs, node=node, since_ms=0, deadline_ms=deadline, claim_id=claim_id)
+    queue.hold(Claimed(0, 1, number, node, deadline, runs, claim_id))
 
 
 def deadline_ms(queue: Queue, number: int) -> int:

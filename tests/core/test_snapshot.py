@@ -10,6 +10,7 @@ import pytest
 from tenure import Record, Settings
 from tenure.broker.engine import Engine
 from tenure.contract.config import TopicConfig
+from tenure.core.events import Claimed
 from tenure.core.state import deadlines, deliveries
 from tenure.core.state.invariants import invariants
 from tenure.core.state.lease import Ended
@@ -167,10 +168,10 @@ def with_leases(count: int, *, nodes: int, ended: Callable[[int], bool] = lambda
     queue = topic.queue = Queue()
     topic.head_seq = topic.count = 2 * count
     for number in range(1, shift + 1):
-        queue.hold(number, [2 * count, 1], node="gone", since_ms=1, deadline_ms=10)
+        queue.hold(Claimed(1, 1, number, "gone", 10, [2 * count, 1]))
         queue.take_out(2 * count, 1)
     for seq in range(1, count + 1):
-        queue.hold(shift + seq, [seq, 1], node=f"n{seq % nodes}", since_ms=seq, deadline_ms=1_000 + seq)
+        queue.hold(Claimed(seq, 1, shift + seq, f"n{seq % nodes}", 1_000 + seq, [seq, 1]))
     for seq in range(1, count + 1):
         if ended(seq):
             queue.take_out(seq, 1)
@@ -202,9 +203,9 @@ def test_leases_are_written_alike_whatever_was_claimed_and_settled_between_them(
         topic.queue, topic.head_seq, topic.count = queue, 10_000, 10_000
         for number in range(1, 301):
             for other in range(between):
-                queue.hold(20 * number + other, [9_000, 1], node=f"other-{other}", since_ms=0, deadline_ms=50)
+                queue.hold(Claimed(0, 1, 20 * number + other, f"other-{other}", 50, [9_000, 1]))
                 queue.take_out(9_000, 1)
-            queue.hold(20 * number + 10, [number, 1], node=f"n{number % 7}", since_ms=number, deadline_ms=900)
+            queue.hold(Claimed(number, 1, 20 * number + 10, f"n{number % 7}", 900, [number, 1]))
         queue.cursor = 9_001
         return dump_topic(topic, now_ms=0)
 

@@ -58,11 +58,15 @@ class Meters:
 
         Returns how many jobs the event is about, as the others do.
         """
-        queue, entries = topic.queue, topic.frame_index
+        queue, entries, runs = topic.queue, topic.frame_index, event.runs
         assert queue is not None
         meters, counts = self._queues.get(event.topic) or self._begin(event), queue.deliveries
-        total, samples = _sample(event.runs, 0 if counts else meters.claimed)
-        meters.claimed += total
+        seen = meters.claimed
+        if runs[1] == 1 and seen >= _ALL_MEASURED and seen % _SAMPLES and not counts and len(runs) == 2:
+            meters.claimed = seen + 1
+            return 1
+        total, samples = _sample(runs, 0 if counts else seen)
+        meters.claimed = seen + total
         for seq, weight in samples:
             if seq not in counts:
                 at, index = find(entries, seq)
@@ -73,11 +77,15 @@ class Meters:
 
     def acked(self, topic: Topic, event: Acked) -> int:
         """Measure how long work took, and how many deliveries."""
-        queue = topic.queue
+        queue, runs = topic.queue, event.runs
         assert queue is not None
         meters, counts = self._queues.get(event.topic) or self._begin(event), queue.deliveries
-        total, samples = _sample(event.runs, meters.acked)
-        meters.acked += total
+        seen = meters.acked
+        if runs[1] == 1 and seen >= _ALL_MEASURED and seen % _SAMPLES and len(runs) == 2:
+            meters.acked = seen + 1
+            return 1
+        total, samples = _sample(runs, seen)
+        meters.acked = seen + total
         for seq, weight in samples:
             row = queue.in_flight.get(seq)
             if row is not None:
@@ -129,12 +137,10 @@ class Meters:
 def _sample(runs: list[int], seen: int) -> tuple[int, Sequence[tuple[int, int]]]:
     """Return how many seqs are in these runs, and a few of them, evenly spread, each with how many it stands for.
 
-    ``seen`` counts the jobs that were measured before: a single job after many is one of a larger sample.
+    ``seen`` counts the jobs before these: a single one after many stands for its neighbours, which are not measured.
     """
     if len(runs) == 2 and runs[1] == 1:
-        if seen < _ALL_MEASURED:
-            return 1, ((runs[0], 1),)
-        return 1, () if seen % _SAMPLES else ((runs[0], _SAMPLES),)
+        return 1, ((runs[0], 1 if seen < _ALL_MEASURED else _SAMPLES),)
     total = count(runs)
     if total <= _SAMPLES:
         return total, [(seq, 1) for seq in each(runs)]

@@ -18,14 +18,7 @@ def claimed(state: State, event: Claimed, location: int) -> None:
         return
     if event.at_ms >= topic.queue.next_change_ms:
         state.pass_time(topic, event.at_ms)
-    topic.queue.hold(
-        event.lease,
-        event.runs,
-        node=event.node,
-        since_ms=event.at_ms,
-        deadline_ms=event.deadline_ms,
-        claim_id=event.claim_id,
-    )
+    topic.queue.hold(event)
 
 
 def acked(state: State, event: Acked, location: int) -> None:

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from tenure.core.events import Claimed
 from tenure.core.state.lease_page import CELLS, NUMBER, PAGE_BITS, PAGE_ROWS, SINCE, LeasePage, pack_row
 from tenure.core.state.queue import Queue
 from tenure.core.state.ranges import each, to_runs
@@ -129,14 +130,8 @@ def load_leases(queue: Queue, rows: LeaseRows) -> None:
     for first, last in _leases(numbers):
         parts = [(deadlines_ms[at], runs_of.get(at) or [seqs[at], 1]) for at in range(first, last)]
         runs = parts[0][1] if len(parts) == 1 else to_runs(seq for _, part in parts for seq in each(part))
-        queue.hold(
-            numbers[first],
-            runs,
-            node=nodes[first],
-            since_ms=since_ms[first],
-            deadline_ms=parts[0][0],
-            claim_id=claim_ids.get(first),
-        )
+        node, claim_id, at_ms = nodes[first], claim_ids.get(first), since_ms[first]
+        queue.hold(Claimed(at_ms, 0, numbers[first], node, parts[0][0], runs, claim_id))
         for deadline_ms, part in parts[1:]:
             queue.set_apart(queue.in_flight[part[0]], each(part), deadline_ms)
 

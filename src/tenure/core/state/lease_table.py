@@ -15,8 +15,10 @@ from heapq import heapify, heappop, heappush
 from itertools import compress, islice
 from typing import Final
 
+from tenure.core.events import Claimed
 from tenure.core.state.delays import NEVER
 from tenure.core.state.lease_page import CELLS, DEADLINE, NUMBER, PAGE_BITS, PAGE_MASK, SINCE, LeasePage, pack_row
+from tenure.core.state.ranges import count
 
 __all__ = ["LeaseTable"]
 
@@ -63,22 +65,28 @@ class LeaseTable:
 
     # One lease
 
-    def add(self, number: int, seq: int, *, left: int, node: str, since_ms: int, deadline_ms: int) -> int:
-        """Add a lease of ``left`` jobs from ``seq`` on, with a number above all others; return its row."""
-        page = self._tail
+    def add(self, event: Claimed) -> int:
+        """Add a lease, with a number above all others; return its row."""
+        page, runs, deadline_ms = self._tail, event.runs, event.deadline_ms
         if page is None:
-            page = self._open_page(LeasePage(), number)
-        row, place = self._next_row, page.places.get(node)  # type: ignore[union-attr]  # the last page is not full
+            page = self._open_page(LeasePage(), event.lease)
+        row, place = self._next_row, page.places.get(event.node)  # type: ignore[union-attr]  # the last page is not full
         if place is None:
-            place = page.add_name(node)
-        page.cells.frombytes(pack_row(number, since_ms, deadline_ms, seq))
-        page.left.append(left)
+            place = page.add_name(event.node)
+        page.cells.frombytes(pack_row(event.lease, event.at_ms, deadline_ms, runs[0]))
+        page.left.append(1)
         page.nodes.append(place)
         page.living += 1
         self._next_row = row + 1
         self.count += 1
         if deadline_ms < page.next_ms:
             self._plan(row >> PAGE_BITS, page, deadline_ms)
+        if runs[1] > 1 or len(runs) > 2:
+            page.left[-1] = count(runs)
+            self.runs[row] = runs
+        if event.claim_id is not None:
+            self.claims[event.claim_id] = event.lease
+            self.claim_ids[row] = event.claim_id
         if row & PAGE_MASK == PAGE_MASK:
             page.close()
             self._tail = None
@@ -137,11 +145,11 @@ class LeaseTable:
             return None
         return key << PAGE_BITS | page.offset(index)
 
-    def reduce(self, row: int, count: int) -> None:
+    def reduce(self, row: int, taken: int) -> None:
         """Count off jobs that a lease does not hold any more; it ends with the last."""
         page = self.pages[row >> PAGE_BITS]
         index = row & PAGE_MASK if page.offsets is None else page.find(row)
-        left = page.left[index] - count
+        left = page.left[index] - taken
         page.left[index] = left
         if left:
             return
@@ -162,10 +170,10 @@ class LeaseTable:
         if claim_id is not None and self.claims.get(claim_id) == number:
             del self.claims[claim_id]
 
-    def numbers_after(self, number: int, count: int) -> list[int]:
-        """Return the lowest numbers above this one, ascending, at most ``count``."""
+    def numbers_after(self, number: int, limit: int) -> list[int]:
+        """Return the lowest numbers above this one, ascending, at most ``limit``."""
         at = max(bisect_right(self._firsts, number) - 1, 0)
-        return list(islice(self._numbers_from(at, number), count))
+        return list(islice(self._numbers_from(at, number), limit))
 
     def _numbers_from(self, at: int, number: int) -> Iterator[int]:
         for key in self._keys[at:]:

@@ -14,13 +14,14 @@ from pyroaring import BitMap64
 
 from tenure.contract.config import Backoff
 from tenure.core.backoff import delay_ms
+from tenure.core.events import Claimed
 from tenure.core.state.deadlines import OwnDeadlines
 from tenure.core.state.delays import NEVER, Delays
 from tenure.core.state.deliveries import Delivery, EndedDeliveries
 from tenure.core.state.lease import Ended, Lease
 from tenure.core.state.lease_page import DEADLINE, SEQ
 from tenure.core.state.lease_table import LeaseTable
-from tenure.core.state.ranges import count, each, to_runs
+from tenure.core.state.ranges import each, to_runs
 
 __all__ = ["IDLE", "NEVER", "Queue"]
 
@@ -82,30 +83,22 @@ class Queue:
 
     # Holding
 
-    def hold(
-        self, number: int, runs: list[int], *, node: str, since_ms: int, deadline_ms: int, claim_id: str | None = None
-    ) -> None:
-        """Put jobs in flight under a lease: they leave the reclaim set, and count one delivery more."""
-        seq, left, in_flight = runs[0], runs[1], self.in_flight
+    def hold(self, event: Claimed) -> None:
+        """Put claimed jobs in flight: they leave the reclaim set, and count one delivery more."""
+        runs, in_flight = event.runs, self.in_flight
+        seq, beyond = runs[0], runs[-2] + runs[-1]
         if seq < self.cursor or seq <= self.redelivered_max:
             self._count_again(runs)
-        if len(runs) > 2:
-            left = count(runs)
-        row = self.leases.add(number, seq, left=left, node=node, since_ms=since_ms, deadline_ms=deadline_ms)
-        if left == 1:
+        row = self.leases.add(event)
+        if beyond == seq + 1:
             in_flight[seq] = row
         else:
-            self.leases.runs[row] = runs
             for i in range(0, len(runs), 2):
                 in_flight.update(dict.fromkeys(range(runs[i], runs[i] + runs[i + 1]), row))
-        beyond = runs[-2] + runs[-1]
         if beyond > self.cursor:
             self.cursor = beyond
-        if claim_id is not None:
-            self.claims[claim_id] = number
-            self.leases.claim_ids[row] = claim_id
-        if deadline_ms < self.next_change_ms:
-            self.next_change_ms = deadline_ms + 1
+        if event.deadline_ms < self.next_change_ms:
+            self.next_change_ms = event.deadline_ms + 1
 
     def _count_again(self, runs: list[int]) -> None:
         """Count a delivery of jobs that were delivered before, and take them out of the reclaim set."""
