@@ -60,8 +60,8 @@ Listener = Callable[[Event], None]
 """Called with every event before it is folded, while the state still shows what the event is about to change."""
 
 T = TypeVar("T")
-_FRAMES: Final = {event: (kind, event in URGENT) for event, kind in KIND_OF.items()}
-"""The kind of an event's frame, and whether the event may use the reserved room of a full disk."""
+_PLANS: Final = {event: (kind, event in URGENT, TALLIES.get(event), FOLDS[event]) for event, kind in KIND_OF.items()}
+"""The kind of an event's frame, whether it may use the reserved room of a full disk, its tally, and its fold."""
 
 
 class Engine:
@@ -205,7 +205,7 @@ class Engine:
         decided = DECIDES[command.__class__](self.state, command, self.turn_ms or self.now(), self.reader)
         if decided.__class__ is tuple:
             events, reply, level = decided
-            if events.__class__ in _FRAMES:  # one event: most commands end here
+            if events.__class__ in _PLANS:  # one event: most commands end here
                 return Answer(reply, self.commit(events), level, self.durability)
         return self.carry_out(decided)
 
@@ -245,7 +245,7 @@ class Engine:
         Raises Overloaded where the disk is full and Closed where the log has failed; nothing was changed then.
         """
         log, body = self.log, encode(event)
-        kind, urgent = _FRAMES[event.__class__]
+        kind, urgent, _, _ = _PLANS[event.__class__]
         location = log.append_one(kind, event.topic, body, urgent)
         self.log_bytes += len(body)
         self._apply(event, location)
@@ -278,11 +278,11 @@ class Engine:
         self._frames = frames + 1
         if not frames and self.durability is not None:  # the event is written even if the rest of its command fails
             self.durability.plan()
-        tally = TALLIES.get(event.__class__)
+        _, _, tally, fold_one = _PLANS[event.__class__]
         if tally is not None:
             tally(self, event)
         state.log_ms = event.at_ms  # the broker's own time never goes back
-        FOLDS[event.__class__](state, event, location)
+        fold_one(state, event, location)
         if tally is not None:
             return
         if event.__class__ is Appended:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
 from functools import partial
@@ -122,7 +121,7 @@ class Reader:
         """Return the records of live seqs, ascending. Raises Corrupt where one of them cannot be read."""
         if len(runs) == 2 and runs[1] == 1:
             seq, entries = runs[0], topic.frame_index
-            at, index = (0, bisect_right(entries[0].firsts, seq) - 1) if len(entries) == 1 else find(entries, seq)
+            at, index = find(entries, seq)
             entry = entries[at]
             location = entry.segment << 32 | entry.offsets[index]
             frame = self._frames.get(location)
@@ -167,7 +166,7 @@ class Reader:
             lo, n = runs
             if n == 1:  # one job that was put by itself: no more than a look into the index
                 entries = topic.frame_index
-                at, index = (0, bisect_right(entries[0].firsts, lo) - 1) if len(entries) == 1 else find(entries, lo)
+                at, index = find(entries, lo)
                 entry = entries[at]
                 firsts = entry.firsts
                 seq_after = firsts[index + 1] if index + 1 < len(firsts) else _seq_after(topic, at)

@@ -174,15 +174,26 @@ def cut(entries: list[SegmentIndex], lo: int, hi: int) -> int:
 
 
 def find(entries: list[SegmentIndex], seq: int) -> tuple[int, int]:
-    """Return the (segment, frame) indices that answer for ``seq``; the caller knows that it is alive."""
-    if len(entries) == 1:
-        return 0, bisect_right(entries[0].firsts, seq) - 1
+    """Return the (segment, frame) indices that answer for ``seq``; the caller knows that it is alive.
+
+    Records that were put one by one have one frame each, so the distance from the first of them is the place of a seq;
+    it is never beyond that.
+    """
+    at = 0 if len(entries) == 1 else _segment_of(entries, seq)
+    firsts = entries[at].firsts
+    index = seq - firsts[0]
+    if 0 <= index < len(firsts) and firsts[index] == seq:
+        return at, index
+    return at, bisect_right(firsts, seq) - 1
+
+
+def _segment_of(entries: list[SegmentIndex], seq: int) -> int:
     at = len(entries) - 1
     while at > 0 and entries[at].firsts[0] > seq:  # few segments, and what is asked for is mostly at either end
         at -= 1
         if at > 8:
             at = max(bisect_right(entries, seq, hi=at + 1, key=lambda entry: entry.firsts[0]) - 1, 0)
-    return at, bisect_right(entries[at].firsts, seq) - 1
+    return at
 
 
 def places(entries: list[SegmentIndex], lo: int, hi: int) -> Iterator[FramePlace]:
