@@ -23,4 +23,7 @@ def test_a_large_body_is_not_joined_at_its_end() -> None:
     body = BodyParts()
     for _ in range(40):
         body.add(b"x" * 65_536)
-    assert body.take() is body.take()
+    grown = body._large
+    assert grown is not None
+    assert body.take() is grown
+    assert body.take() == b"", "the next body begins"

@@ -15,7 +15,7 @@ _JOINED_BYTES_MAX: Final = 1024 * 1024
 
 
 class BodyParts:
-    """The parts of one body."""
+    """The parts of one body; after `take`, of the next one."""
 
     __slots__ = ("_large", "_parts", "_size")
 
@@ -36,7 +36,10 @@ class BodyParts:
             self._parts = []
 
     def take(self) -> Body:
-        """Return the whole body."""
-        if self._large is not None:
-            return self._large
-        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        """Return the whole body, and forget it."""
+        parts, large = self._parts, self._large
+        if self._size:
+            self._parts, self._size, self._large = [], 0, None
+        if large is not None:
+            return large
+        return parts[0] if len(parts) == 1 else b"".join(parts)

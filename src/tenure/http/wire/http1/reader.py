@@ -194,7 +194,6 @@ class RequestReader:
         self._lines = 0
         self._header_bytes = 0
         self._overhead_bytes = 0
-        self._body = BodyParts()
         self._pace = None
 
     def on_url(self, part: bytes) -> None:
@@ -240,12 +239,13 @@ class RequestReader:
         coding, length = headers.get("transfer-encoding"), headers.get("content-length")
         if coding is not None and (old or length is not None or coding.lower() != "chunked"):
             raise Refused(Invalid("the only transfer coding is chunked, on HTTP/1.1, without a Content-Length"))
-        upgrade = parser.should_upgrade()
-        if upgrade and (coding is not None or parser.get_method() == b"CONNECT"):
+        upgrade, method = parser.should_upgrade(), parser.get_method()
+        if upgrade and (coding is not None or method == b"CONNECT"):
             raise Refused(Invalid("this server does not upgrade or tunnel: send the request without it"))
         size = int(length) if length else 0
-        method = _METHODS.get(parser.get_method()) or parser.get_method().decode("latin-1")
-        request = Request(method, path, query=query, headers=headers, client=self.client)
+        request = Request(
+            _METHODS.get(method) or method.decode("latin-1"), path, query=query, headers=headers, client=self.client
+        )
         self._exchange = Exchange(request, keep_alive=parser.should_keep_alive(), old=old)
         self._raw_left = size if upgrade else 0
         self._overhead_bytes = 0
@@ -301,7 +301,6 @@ class RequestReader:
         exchange.body = self._body.take()
         self.phase = Phase.BETWEEN
         self._exchange = None
-        self._body = BodyParts()
         self.over = not exchange.keep_alive
         self._deliver(exchange)
 

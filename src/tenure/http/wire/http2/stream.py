@@ -182,9 +182,7 @@ class Http2Stream:
     def body(self) -> Body:
         """Return the whole body, which is complete."""
         self.receiving = False
-        body = self._body.take()
-        self._body = BodyParts()
-        return body
+        return self._body.take()
 
     @property
     def account(self) -> str:
