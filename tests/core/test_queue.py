@@ -378,6 +378,36 @@ def test_leases_that_last_keep_little_more_than_themselves() -> None:
     assert (queue.leases.count, queue.leases.pages) == (0, {})
 
 
+def test_a_lease_that_ends_alone_costs_little_more_than_one_of_many_that_end_together() -> None:
+    def steps(*, apart_ms: int) -> int:
+        queue = Queue()
+        for number in range(1, 1_025):
+            hold(queue, number, [number, 1], deadline=100 + apart_ms * number)
+        counted = count_steps(lambda: [pass_time(queue, now_ms) for now_ms in range(102, 1_302)])
+        assert not queue.in_flight
+        return counted
+
+    assert steps(apart_ms=1) < 4 * steps(apart_ms=0)
+
+
+@pytest.mark.parametrize("first", [50, 150], ids=["before a deadline came up", "after one came up"])
+def test_extends_to_and_fro_end_a_lease_at_its_last_deadline(first: int) -> None:
+    queue = Queue()
+    for number in range(1, 301):
+        hold(queue, number, [2 * number, 2], deadline=100 + number % 3)
+    assert len(pass_time(queue, first)) == (0 if first == 50 else 300)
+    hold(queue, 400, [1_000, 2], deadline=500)
+    hold(queue, 401, [1_010, 1], deadline=200)
+    for deadline in (900, 300, 700, 250, 600):
+        queue.extend([1_000, 2], deadline_ms=deadline)
+    queue.extend([1_000, 1], deadline_ms=800)
+    queue.extend([1_001, 1], deadline_ms=400)  # every job has a deadline of its own now
+    assert [ended.runs for ended in pass_time(queue, 700) if ended.lease > 300] == [[1_010, 1], [1_001, 1]]
+    queue.extend([1_000, 1], deadline_ms=750)
+    assert pass_time(queue, 750) == []
+    assert pass_time(queue, 751) == [Ended(400, "w", 750, [1_000, 1])]
+
+
 def test_a_lease_is_found_by_its_number_while_it_lasts() -> None:
     queue = Queue()
     for number in range(10, 10_010, 10):

@@ -11,7 +11,7 @@ from itertools import pairwise
 from tenure.core.state import deliveries as limits
 from tenure.core.state.deliveries import weight_bytes
 from tenure.core.state.frame_index import SegmentIndex
-from tenure.core.state.lease_page import NUMBER, PAGE_BITS, LeasePage
+from tenure.core.state.lease_page import NUMBER, PAGE_BITS, PAGE_MASK, LeasePage
 from tenure.core.state.queue import NEVER, Queue
 from tenure.core.state.ranges import each
 from tenure.core.state.state import State
@@ -173,6 +173,9 @@ def _check_lease(queue: Queue, row: int, seqs: list[int]) -> None:
     if any(seq not in queue.own_deadlines for seq in seqs):
         assert page.next_ms <= deadline_ms, f"the deadline of lease {number:#x} is not indexed"
         assert queue.leases.next_ms <= page.next_ms, f"the page of lease {number:#x} is not indexed"
+        if page.due is not None:
+            times_ms = [entry >> PAGE_BITS for entry in page.due if entry & PAGE_MASK == row & PAGE_MASK]
+            assert min(times_ms, default=NEVER) <= deadline_ms, f"lease {number:#x} is not in line in its page"
 
 
 def _check_waiting(state: State, topic: Topic, queue: Queue) -> None:

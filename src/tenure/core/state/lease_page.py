@@ -49,10 +49,11 @@ class LeasePage:
     ``cells`` has four numbers for each. ``nodes`` has the place of its holder in ``names``; ``places`` leads from a
     name to its place until the page is full. ``living`` counts the leases that hold a job. ``next_ms`` lies at or
     before every deadline of those. ``offsets`` is None until a page is packed; then it has the place that each lease
-    had before.
+    had before. ``due`` is None until a deadline has come up; then it has ``deadline_ms << 8 | place`` in order, at
+    least one entry at or before the deadline of each lease.
     """
 
-    __slots__ = ("cells", "left", "living", "names", "next_ms", "nodes", "offsets", "places")
+    __slots__ = ("cells", "due", "left", "living", "names", "next_ms", "nodes", "offsets", "places")
 
     def __init__(self) -> None:
         self.cells = array("Q")
@@ -63,6 +64,7 @@ class LeasePage:
         self.living = 0
         self.next_ms = NEVER
         self.offsets: array[int] | None = None
+        self.due: array[int] | None = None
 
     @classmethod
     def of(cls, cells: array[int], nodes: Sequence[str]) -> Self:
@@ -100,6 +102,19 @@ class LeasePage:
     def offset(self, index: int) -> int:
         """Return the place that the lease at ``index`` had at first: the lowest bits of its row."""
         return index if self.offsets is None else self.offsets[index]
+
+    def sort_deadlines(self) -> array[int]:
+        """Return ``due`` for the leases that are alive."""
+        deadlines_ms = zip(self.column(DEADLINE), self.left, strict=True)
+        return array("Q", sorted(ms << PAGE_BITS | self.offset(i) for i, (ms, left) in enumerate(deadlines_ms) if left))
+
+    def add_due(self, row: int, deadline_ms: int) -> None:
+        """Add a deadline to ``due``, once."""
+        assert self.due is not None, "no deadline of this page has come up"
+        entry = deadline_ms << PAGE_BITS | row & PAGE_MASK
+        at = bisect_left(self.due, entry)
+        if at == len(self.due) or self.due[at] != entry:
+            self.due.insert(at, entry)
 
     @property
     def is_sparse(self) -> bool:

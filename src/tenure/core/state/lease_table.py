@@ -1,9 +1,9 @@
 """The leases of a queue, in pages; which of them end next, and which one has a number.
 
 A lease is known by its row, which counts the claims of its queue since it was loaded. Rows ascend as lease numbers do,
-so a number is found by bisection, and no second table by number is kept. Deadlines are indexed by page: a page is gone
-through when the earliest of its deadlines comes up. An ack, and an extend to a later deadline, cost nothing in that
-index, and a lease that ends in time never shows up in it.
+so a number is found by bisection, and no second table by number is kept. Deadlines are indexed by page: those of a page
+are sorted when the earliest of them comes up. An ack, and an extend to a later deadline, cost nothing in that index,
+and a lease that ends in time never shows up in it.
 """
 
 from __future__ import annotations
@@ -79,6 +79,8 @@ class LeaseTable:
         page.living += 1
         self._next_row = row + 1
         self.count += 1
+        if page.due is not None:
+            page.add_due(row, deadline_ms)
         if deadline_ms < page.next_ms:
             self._plan(row >> PAGE_BITS, page, deadline_ms)
         if runs[1] > 1 or len(runs) > 2:
@@ -114,8 +116,9 @@ class LeaseTable:
 
     def cells(self, row: int) -> array[int]:
         """Return the cells of a living lease."""
-        page, index = self.locate(row)
-        return page.cells[CELLS * index : CELLS * (index + 1)]
+        page = self.pages[row >> PAGE_BITS]
+        at = CELLS * (row & PAGE_MASK if page.offsets is None else page.find(row))
+        return page.cells[at : at + CELLS]
 
     def left(self, row: int) -> int:
         """Return how many jobs a living lease holds."""
@@ -192,7 +195,10 @@ class LeaseTable:
     def set_deadline(self, row: int, deadline_ms: int) -> None:
         """Give a lease another deadline."""
         page, index = self.locate(row)
+        before_ms = page.cells[CELLS * index + DEADLINE]
         page.cells[CELLS * index + DEADLINE] = deadline_ms
+        if page.due is not None and (deadline_ms < before_ms or before_ms < page.next_ms):
+            page.add_due(row, deadline_ms)
         if deadline_ms < page.next_ms:
             self._plan(row >> PAGE_BITS, page, deadline_ms)
 
@@ -209,22 +215,32 @@ class LeaseTable:
 
     def _due_in(self, key: int, page: LeasePage, deadline_ms: int) -> list[int]:
         """Return the rows of a page that are due, and plan for the next deadline of the others."""
-        due, next_ms, apart = list[int](), NEVER, self.apart
-        for index, at_ms in enumerate(page.column(DEADLINE)):
-            left = page.left[index]
-            if not left:
-                continue
-            row = key << PAGE_BITS | page.offset(index)
-            if apart and left == apart.get(row):
-                continue  # every job that it holds has a deadline of its own
+        due, rows = page.due, dict[int, None]()
+        if due is None:
+            due = page.due = page.sort_deadlines()
+        while due and due[0] >> PAGE_BITS <= deadline_ms:
+            row = key << PAGE_BITS | due.pop(0) & PAGE_MASK
+            at_ms = self._common_deadline_ms(page, row)
             if at_ms <= deadline_ms:
-                due.append(row)
-            elif at_ms < next_ms:
-                next_ms = at_ms
+                rows[row] = None
+            elif at_ms < NEVER:
+                page.add_due(row, at_ms)
         page.next_ms = NEVER
-        if next_ms < NEVER:
-            self._plan(key, page, next_ms)
-        return due
+        if due:
+            self._plan(key, page, due[0] >> PAGE_BITS)
+        return list(rows)
+
+    def _common_deadline_ms(self, page: LeasePage, row: int) -> int:
+        """Return the deadline of a lease; NEVER where it is over, or where all its jobs have one of their own."""
+        index = offset = row & PAGE_MASK
+        if page.offsets is not None:
+            index = page.find(row)
+            if index == len(page.offsets) or page.offsets[index] != offset:
+                return NEVER
+        left = page.left[index]
+        if not left or (self.apart and left == self.apart.get(row)):
+            return NEVER
+        return page.cells[CELLS * index + DEADLINE]
 
     def _plan(self, key: int, page: LeasePage, next_ms: int) -> None:
         page.next_ms = next_ms

@@ -341,8 +341,9 @@ class Queue:
         now_ms: int,
     ) -> int:
         """End the lease of these jobs, which reached their deadline; return the lowest of them."""
-        lease = self._copy(row, deadline_ms)
-        delivery = Delivery(lease.number, lease.node, lease.since_ms, deadline_ms, "expired")
+        number, since_ms, _, _ = self.leases.cells(row)
+        node = self.leases.node(row)
+        delivery = Delivery(number, node, since_ms, deadline_ms, "expired")
         for seq in seqs:
             self.record_delivery(seq, delivery)
             if backoff is None:
@@ -350,12 +351,12 @@ class Queue:
             else:
                 due_ms = deadline_ms + delay_ms(backoff, deliveries=self.deliveries[seq], seq=seq)
                 self.make_ready_at(seq, due_ms, now_ms=now_ms)
-        runs = to_runs(seqs)
+        runs = [seqs[0], 1] if len(seqs) == 1 else to_runs(seqs)
         for i in range(0, len(runs), 2):
             self.take_out(runs[i], runs[i + 1])
         self.expired += len(seqs)
         if ended is not None:
-            ended.append(Ended(lease.number, lease.node, deadline_ms, runs))
+            ended.append(Ended(number, node, deadline_ms, runs))
         return seqs[0]
 
 
