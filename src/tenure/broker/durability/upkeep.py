@@ -20,6 +20,8 @@ __all__ = ["Upkeep"]
 
 logger = logging.getLogger("tenure.broker")
 
+_PAUSE_SHARE = 2
+
 
 class Upkeep:
     """Housekeeping after syncs. Correctness does not depend on it; it saves time and space later."""
@@ -80,15 +82,19 @@ class Upkeep:
     async def _trim(self) -> None:
         """Empty and drop old segments, a step at a time, while trimming is due.
 
+        Steps are apart by twice the time that they take, so that other work gets most of the loop; a full disk cannot
+        wait.
+
         The space of a dropped segment is free once its drop is durable; the next segment waits for that.
         """
         self._trimming = True
         try:
             while not self._finished:
+                started_ms = self._engine.clock.boot_ms()
                 batch = trim_step(self._engine)
                 self._committer.plan()
                 if not batch:
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(self._pause_ms(started_ms) / 1000)
                     continue
                 await self._committer.durable(batch)
                 if not trim_due(self._engine):
@@ -102,6 +108,10 @@ class Upkeep:
                 logger.warning("the log cannot be trimmed for now: %s", error.message)
         finally:
             self._trimming = False
+
+    def _pause_ms(self, started_ms: int) -> int:
+        took_ms = self._engine.clock.boot_ms() - started_ms
+        return 0 if self._engine.log.crowded else _PAUSE_SHARE * took_ms
 
     async def finish(self) -> None:
         """Stop, make everything durable, write a checkpoint, and close the log.
