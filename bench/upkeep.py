@@ -20,7 +20,6 @@ from typing import Any
 
 from bench.measure import Row, calibrate, report
 from tenure import Broker, Record, Settings
-from tenure.broker.durability.trim import trim_step
 
 _EVERY_S = 0.005
 _QUIET_S = 3.0
@@ -134,7 +133,7 @@ async def measure(shape: str, count: int) -> dict[str, dict[str, float]]:
         quiet = await watch.during(asyncio.sleep(_QUIET_S))
         made = await watch.during(checkpoints.make())
         await _roll(broker)
-        trimmed = await watch.during(_trim(broker))
+        trimmed = await watch.during(broker._upkeep._trim())
         return {"quiet": quiet, "checkpoint": made, "trim": trimmed}
     finally:
         await broker.close()
@@ -146,14 +145,6 @@ async def _roll(broker: Broker) -> None:
         await broker.produce("filler", [b"." * 900_000])
         await broker.delete_records("filler", before_seq=1 << 40)
     await broker.synced()
-
-
-async def _trim(broker: Broker) -> None:
-    engine, first = broker._engine, broker._engine.log.segments()[0].number
-    while engine.log.segments()[0].number == first:
-        trim_step(engine)
-        broker._serving.committer.plan()
-        await asyncio.sleep(0)
 
 
 def rows(shape: str, found: dict[str, dict[str, float]]) -> list[Row]:

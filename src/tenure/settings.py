@@ -49,6 +49,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How much a trimming step rewrites at most before other work gets its turn."""
     trim_step_ms: int = 2
     """How long a trimming step takes at most; it moves at least one append, or one topic."""
+    base_items_max: int = 10_000
+    """Jobs in flight, delayed, tagged and the like, and keys, of a topic whose base trimming writes in one turn. A
+    larger one comes in parts, from a checkpoint that is made for it.
+    """
 
     reboot_ms_max: int = 259_200_000
     """How much time at most is taken to have passed over a reboot, when only the wall clock can tell (three days)."""

@@ -135,7 +135,7 @@ def test_segments_that_are_dropped_meanwhile_are_not_missed() -> None:
             trim_step(engine)
     engine.sync()
     assert "segments/0000000001.log" not in disk.names()
-    assert made.write(stop) == len(state)
+    assert made.write(stop).size == len(state)
     checkpoint.publish(disk, stop)
     assert [payload for _, payload in checkpoint.load(disk)] == [state]
 

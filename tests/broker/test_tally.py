@@ -12,6 +12,8 @@ from tenure.broker.observing.tally import TALLIES
 from tenure.core.events import (
     KINDS,
     Appended,
+    BaseBegun,
+    BasePart,
     Carried,
     ClockSet,
     Opened,
@@ -102,4 +104,5 @@ def test_leases_that_ran_out_before_the_log_was_opened_are_not_counted_again(clo
 def test_every_event_has_a_tally_or_a_reason_for_none() -> None:
     """Appends and puts are noted after their fold; what is rewritten, opened or routed counts for nothing."""
     without = {Appended, TopicPut, Opened, ClockSet, RouterPut, RouterDeleted, Carried, TopicCarried, StateCarried}
+    without |= {BaseBegun, BasePart}
     assert set(KINDS.values()) - set(TALLIES) == without

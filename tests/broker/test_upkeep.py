@@ -8,6 +8,7 @@ import logging
 import threading
 
 import pytest
+from pyroaring import BitMap
 
 import tenure.broker.durability.upkeep as upkeep
 from tenure import Broker, Indeterminate, Settings
@@ -108,7 +109,7 @@ async def test_whoever_waits_hears_of_a_sync_that_upkeep_asked_for() -> None:
         answers = []
         real = trim_step
 
-        def step(engine: Engine) -> int:
+        def step(engine: Engine, deferred: BitMap | None = None) -> int:
             answers.append(asyncio.ensure_future(broker.produce("q", [b"job"])))
             return real(engine)
 
@@ -126,7 +127,7 @@ async def test_the_next_segment_is_dropped_once_the_drop_before_is_durable(monke
     disk, drops = GatedDisk(), list[int]()
     async with await Broker.open(disk, settings=SMALL) as broker:
 
-        def step(engine: Engine) -> int:
+        def step(engine: Engine, deferred: BitMap | None = None) -> int:
             if batch := trim_step(engine):
                 drops.append(batch)
                 if len(drops) == 1:
@@ -171,7 +172,7 @@ async def test_upkeep_that_ends_in_any_error_is_logged_and_tried_again(
     async with await Broker.open(SimDisk(1), settings=SMALL) as broker:
         real, calls = trim_step, 0
 
-        def failing(engine: Engine) -> int:
+        def failing(engine: Engine, deferred: BitMap | None = None) -> int:
             nonlocal calls
             calls += 1
             if calls == 1:

@@ -11,6 +11,8 @@ from tenure.core.events import (
     Acked,
     Appended,
     AppendExtra,
+    BaseBegun,
+    BasePart,
     Carried,
     Claimed,
     ClockSet,
@@ -59,6 +61,8 @@ EVENTS: list[Event] = [
     Carried(1, 2, 3, 9, [3, 5], [1, 1], [0, 0], b"\1\0\0\0\2\0\0\0", b"", True, "its frame fails its checksum"),
     TopicCarried(1, 2, msgspec.Raw(b"\x93\x01\x02\x03")),
     StateCarried(1, msgspec.Raw(b"\x90")),
+    BaseBegun(1, 2, "q"),
+    BasePart(1, 2, 3, 4, b"data", True),
 ]
 
 
@@ -104,6 +108,8 @@ def test_the_number_of_a_kind_never_changes() -> None:
         (32, "Carried"),
         (33, "TopicCarried"),
         (34, "StateCarried"),
+        (35, "BaseBegun"),
+        (36, "BasePart"),
     ]
 
 

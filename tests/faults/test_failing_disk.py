@@ -489,7 +489,7 @@ async def test_fault_15_everybody_who_waits_is_answered_though_housekeeping_sync
     dropped: list[int] = []
     real: Any = trim.trim_step
 
-    def step(engine: Engine) -> Any:
+    def step(engine: Engine, deferred: Any = None) -> Any:
         """Take a step in a turn in which somebody has just begun to wait; after a drop, nobody sends anything more."""
         answer = broker.produce("r", payloads(1))
         assert answer.durability is not None

@@ -65,6 +65,7 @@ def random_settings(random: Random) -> Settings:
         frame_cache_bytes=pick((1, 1, 4096)),
         spare_segments=pick((1, 1, 2)),
         trim_step_bytes=pick((100, 500, 2_000)),
+        base_items_max=pick((0, 3, 10_000)),
         claim_max=pick((3, 20)),
         wait_ms_max=30_000,
         delay_ms_max=pick((300, 86_400_000)),

@@ -23,6 +23,8 @@ __all__ = [
     "Acked",
     "AppendExtra",
     "Appended",
+    "BaseBegun",
+    "BasePart",
     "Carried",
     "Claimed",
     "ClockSet",
@@ -292,6 +294,26 @@ class StateCarried(Event, frozen=True, gc=False, array_like=True):
     snapshot: msgspec.Raw
 
 
+class BaseBegun(Event, frozen=True, gc=False, array_like=True):
+    """The base of a topic is about to be logged in parts; it shows the topic as it is here."""
+
+    topic: int
+    name: str
+
+
+class BasePart(Event, frozen=True, gc=False, array_like=True):
+    """A part of the snapshot of a topic, from ``offset`` on, as the topic was at its last `BaseBegun`, in ``segment``.
+
+    With the last part, every event of the topic before that one is unnecessary; those after it are not.
+    """
+
+    topic: int
+    segment: int
+    offset: int
+    data: bytes
+    is_last: bool
+
+
 KINDS: Final[dict[int, type[Event]]] = {
     16: Opened,
     17: ClockSet,
@@ -312,6 +334,8 @@ KINDS: Final[dict[int, type[Event]]] = {
     32: Carried,
     33: TopicCarried,
     34: StateCarried,
+    35: BaseBegun,
+    36: BasePart,
 }
 KIND_OF: Final[dict[type[Event], int]] = {event: kind for kind, event in KINDS.items()}
 _DECODERS: Final[dict[int, Callable[[bytes], Any]]] = {

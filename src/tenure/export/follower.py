@@ -23,7 +23,6 @@ from tenure.core.events import (
     Extended,
     Redriven,
     Released,
-    TopicCarried,
     TopicDeleted,
     decode,
 )
@@ -142,7 +141,7 @@ class Follower:
             elif topic_id not in state.by_id and isinstance(event, _OF_A_LIFE):
                 self.unknown.setdefault(topic_id, item.batch)
             fold(state, event, location)
-            if topic_id in self.unknown and isinstance(event, TopicCarried | TopicDeleted):
+            if topic_id in self.unknown and (topic_id in state.by_id or isinstance(event, TopicDeleted)):
                 yield self._unknown_gap(event, topic_id, batch=item.batch, n=n)
                 n += 1
 

@@ -29,7 +29,7 @@ _SYNC_BYTES = 1 << 20
 _FRONT = Struct("<8sII")
 _BODY = Struct("<QQQQQQQ")
 _NAME = re.compile(r"(\d{20})\.checkpoint")
-_UNPUBLISHED = re.compile(r"\d{20}\.tmp")
+_UNPUBLISHED = re.compile(r"(\d{20})\.(?:tmp|bases)")
 
 
 def save(disk: Disk, position: Position, payload: bytes) -> None:
@@ -134,7 +134,8 @@ def _forget_others(disk: Disk, batch: int) -> None:
     earlier = [each for each in batches if each < batch]
     doomed = [_name(each) for each in earlier[: max(0, len(earlier) - _KEPT_COUNT + 1)]]
     doomed += [_name(each) for each in batches if each > batch]
-    doomed += [f"{CHECKPOINTS}/{name}" for name in disk.listdir(CHECKPOINTS) if _UNPUBLISHED.fullmatch(name)]
+    names = [match for name in disk.listdir(CHECKPOINTS) if (match := _UNPUBLISHED.fullmatch(name))]
+    doomed += [f"{CHECKPOINTS}/{match[0]}" for match in names if int(match[1]) != batch]
     for name in doomed:
         disk.unlink(name)
     if doomed:

@@ -89,6 +89,10 @@ class Log(Protocol):
     def reserve_used(self) -> bool:
         """Return whether some of the room reserved for acks and for reclaiming is in use, or could not be allocated."""
 
+    @property
+    def pending_segment(self) -> int:
+        """Return the segment that the last append is in."""
+
     def spares_due(self) -> bool:
         """Return whether a segment should be prepared, so that the next roll does not wait for the disk; once."""
 

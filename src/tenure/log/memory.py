@@ -72,6 +72,10 @@ class MemoryLog:
     def reserve(self, ack_bytes: int) -> None:
         """Do nothing: there is no disk to be full."""
 
+    @property
+    def pending_segment(self) -> int:
+        return self._segments[-1].number
+
     def spares_due(self) -> bool:
         """Return False: memory needs no file for a roll."""
         return False

@@ -102,6 +102,10 @@ class SegmentWriter:
             if self._file != -1:
                 self._set_limit()
 
+    @property
+    def pending_segment(self) -> int:
+        return self._heads[-1].number
+
     def spares_due(self) -> bool:
         wanted = (self._heads[-1].number, self._spares_wanted())
         if wanted == self._prepared or self.crowded or self._limit < 0:

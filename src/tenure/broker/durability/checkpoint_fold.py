@@ -6,18 +6,29 @@ are alive. The price is a second state in memory, and each event decoded a secon
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
 from tenure.broker.newest_checkpoint import newest_state
 from tenure.core.events import decode
 from tenure.core.fold import fold
-from tenure.core.state.snapshot import dump_checkpoint
+from tenure.core.state.snapshot import dump_checkpoint, dump_topic
 from tenure.core.state.state import State
 from tenure.errors import Closed, Corrupt, Overloaded
 from tenure.log import checkpoint
+from tenure.log.base_file import StoredBase, write_bases
 from tenure.log.disk import Disk
 from tenure.log.held_segments import HeldSegments
 from tenure.log.interface import Position, UnknownPosition
 
-__all__ = ["CheckpointFold"]
+__all__ = ["CheckpointFold", "Made"]
+
+
+class Made(NamedTuple):
+    """A checkpoint that was written: its size in bytes, and the bases beside it."""
+
+    size: int
+    bases: list[StoredBase]
 
 
 class CheckpointFold:
@@ -43,8 +54,8 @@ class CheckpointFold:
         except OSError as error:
             raise _unreadable(error) from error
 
-    def write(self, stop: Position) -> int:
-        """Fold the log up to ``stop`` and write the checkpoint, unpublished; return its size in bytes.
+    def write(self, stop: Position, topics: Sequence[int] = ()) -> Made:
+        """Fold the log up to ``stop`` and write the checkpoint, unpublished, and the bases of some topics beside it.
 
         Raises Overloaded where the disk does not read or take it, Corrupt where the log is damaged or ends elsewhere,
         Closed after ``abort``.
@@ -52,13 +63,19 @@ class CheckpointFold:
         try:
             payload = self._fold(stop)
             checkpoint.write(self._disk, stop, payload)
+            bases = write_bases(self._disk, stop.batch, self._bases(topics)) if topics else []
         except OSError as error:
             raise _unreadable(error) from error
         except UnknownPosition as error:
             raise Overloaded(f"the checkpoint cannot go on from the one before: {error}") from error
         finally:
             self._segments.close()
-        return len(payload)
+        return Made(len(payload), bases)
+
+    def _bases(self, topics: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+        state = self._state
+        for topic in [state.by_id[topic_id] for topic_id in topics]:
+            yield topic.id, dump_topic(topic, now_ms=state.log_ms)
 
     def _fold(self, stop: Position) -> bytes:
         state, scan = self._state, self._segments.scan(self._after, stop)

@@ -1,8 +1,9 @@
 """A checkpoint made in a process of its own, because a fold in a thread would take turns with the broker's loop.
 
 The child reads the directory and writes one file; only the broker publishes that. The two speak in lines: the child
-sends ``ready`` once it holds the segments, the broker answers with a position, the child with a size or an error. The
-child ends when its standard input does, so it does not outlive a broker that was killed.
+sends ``ready`` once it holds the segments, the broker answers with a position and the ids of the topics whose bases it
+wants, the child with what it made or an error. The child ends when its standard input does, so it does not outlive a
+broker that was killed.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import os
 import resource
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
-from tenure.broker.durability.checkpoint_fold import CheckpointFold
+import msgspec
+
+from tenure.broker.durability.checkpoint_fold import CheckpointFold, Made
 from tenure.errors import Overloaded, TenureError
 from tenure.log.disk import PosixDisk
 from tenure.log.interface import Position
@@ -24,7 +28,9 @@ from tenure.log.interface import Position
 __all__ = ["CheckpointProcess"]
 
 _NICE = 19
-_LINE_BYTES_MAX = 4096
+_encode = msgspec.json.Encoder().encode
+_decode_asked = msgspec.json.Decoder(tuple[Position, list[int]]).decode
+_decode_made = msgspec.json.Decoder(Made).decode
 
 
 class CheckpointProcess:
@@ -53,19 +59,19 @@ class CheckpointProcess:
             self._process.kill()
         self._expect("ready")
 
-    def write(self, stop: Position) -> int:
-        """Let the process write the checkpoint at ``stop``; return its size in bytes. Raises Overloaded."""
+    def write(self, stop: Position, topics: Sequence[int] = ()) -> Made:
+        """Let the process write the checkpoint at ``stop``, and the bases of some topics. Raises Overloaded."""
         assert self._process is not None
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # `_expect` says why
-            self._process.stdin.write(" ".join(map(str, stop)).encode() + b"\n")
+            self._process.stdin.write(_encode((stop, list(topics))) + b"\n")
             self._process.stdin.flush()
-        return int(self._expect("size"))
+        return _decode_made(self._expect("made"))
 
     def _expect(self, word: str) -> str:
         assert self._process is not None
         assert self._process.stdout is not None
-        line = self._process.stdout.readline(_LINE_BYTES_MAX).decode(errors="replace")
+        line = self._process.stdout.readline().decode(errors="replace")
         said, _, rest = line.strip().partition(" ")
         if said != word:
             raise Overloaded(f"no checkpoint was made: {rest or f'its process ended with {self._process.wait()}'}")
@@ -93,9 +99,9 @@ def _main() -> None:
         made = CheckpointFold(PosixDisk(root, create=False))
         made.open()
         _say("ready")
-        stop = Position(*map(int, sys.stdin.buffer.readline().split()))
+        stop, topics = _decode_asked(sys.stdin.buffer.readline())
         Thread(target=_end_with_input, daemon=True).start()
-        _say(f"size {made.write(stop)}")
+        _say(f"made {_encode(made.write(stop, topics)).decode()}")
     except TenureError as error:
         _say(f"error {error.message}")
     except MemoryError:

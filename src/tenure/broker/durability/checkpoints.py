@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
-from tenure.broker.durability.checkpoint_fold import CheckpointFold
+from tenure.broker.durability.bases import begin_bases, log_bases
+from tenure.broker.durability.checkpoint_fold import CheckpointFold, Made
 from tenure.broker.durability.checkpoint_process import CheckpointProcess
 from tenure.broker.durability.committer import Committer
 from tenure.broker.engine import Engine
 from tenure.errors import TenureError
 from tenure.log import checkpoint
+from tenure.log.base_file import BaseFile
 from tenure.log.disk import Disk, PosixDisk
 from tenure.log.interface import Position
 
@@ -30,7 +32,7 @@ class Maker(Protocol):
 
     def open(self) -> None: ...
 
-    def write(self, stop: Position) -> int: ...
+    def write(self, stop: Position, topics: Sequence[int] = ()) -> Made: ...
 
     def abort(self) -> None: ...
 
@@ -49,6 +51,7 @@ class Checkpoints:
         self._committer = committer
         self._disk = disk
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tenure-checkpoint")
+        self._turn = asyncio.Lock()
         self._making: Maker | None = None
         self._due_bytes = engine.log_bytes + engine.settings.checkpoint_bytes
         self._hindrance = ""
@@ -56,30 +59,47 @@ class Checkpoints:
 
     def is_due(self) -> bool:
         """Return whether a checkpoint is to be made now."""
-        return (
-            self._making is None
-            and self._engine.log_bytes > self._due_bytes
-            and self._engine.settings.checkpoint_memory_bytes_max > 0
-        )
+        return self.is_possible and not self._turn.locked() and self._engine.log_bytes > self._due_bytes
 
-    async def make(self) -> None:
-        """Make a checkpoint; where that fails, log why and leave it until it is due again."""
-        self._making = made = self._maker()
-        size = 0
-        try:
-            await self._run(made.open)
-            self._engine.write()
-            position = self._engine.log.position()
-            await self._committer.durable(position.batch - 1)
-            size = await self._run(lambda: made.write(position))
-            await self._run(lambda: checkpoint.publish(self._disk, position))
-            self._hindrance = ""
-        except TenureError as error:
-            self._note(error)
-        finally:
-            await self._run(made.close)
-            self._due_bytes = self._engine.log_bytes + max(self._engine.settings.checkpoint_bytes, _SHARE * size)
-            self._making = None
+    @property
+    def is_possible(self) -> bool:
+        """Whether checkpoints may be made while the broker is open."""
+        return self._engine.settings.checkpoint_memory_bytes_max > 0 and not self._aborted
+
+    async def make(self, bases: Iterable[int] = ()) -> bool:
+        """Make a checkpoint, and log the bases of these topics from it; return whether that was done.
+
+        Where it fails, log why and leave it until it is due again.
+        """
+        async with self._turn:
+            self._making, size = self._maker(), 0
+            try:
+                size = await self._make(self._making, bases)
+                self._hindrance = ""
+            except (TenureError, OSError) as error:
+                self._note(error)
+            finally:
+                await self._run(self._making.close)
+                self._due_bytes = self._engine.log_bytes + max(self._engine.settings.checkpoint_bytes, _SHARE * size)
+                self._making = None
+        return size > 0
+
+    async def _make(self, maker: Maker, bases: Iterable[int]) -> int:
+        engine = self._engine
+        await self._run(maker.open)
+        begun = begin_bases(engine, bases)
+        engine.write()
+        position = engine.log.position()
+        await self._committer.durable(position.batch - 1)
+        made = await self._run(lambda: maker.write(position, list(begun)))
+        await self._run(lambda: checkpoint.publish(self._disk, position))
+        if made.bases:
+            file, plan = BaseFile(self._disk, position.batch), self._committer.plan
+            try:
+                await log_bases(engine, file, made.bases, begun=begun, plan=plan, is_over=lambda: self._aborted)
+            finally:
+                file.remove()
+        return made.size
 
     def _maker(self) -> Maker:
         if isinstance(self._disk, PosixDisk):
@@ -90,10 +110,11 @@ class Checkpoints:
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
-    def _note(self, error: TenureError) -> None:
-        if error.message != self._hindrance and not self._aborted:
-            self._hindrance = error.message
-            logger.warning("%s; until there is one, the next opening takes longer", error.message)
+    def _note(self, error: TenureError | OSError) -> None:
+        message = error.message if isinstance(error, TenureError) else f"no checkpoint was made: {error.strerror}"
+        if message != self._hindrance and not self._aborted:
+            self._hindrance = message
+            logger.warning("%s; until there is one, the next opening takes longer", message)
 
     def abort(self) -> None:
         """Give up the checkpoint in the making: the broker closes."""

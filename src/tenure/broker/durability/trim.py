@@ -20,11 +20,11 @@ from tenure.broker.engine import Engine
 from tenure.broker.frames import Frame
 from tenure.core.events import Carried, TopicCarried
 from tenure.core.state.frame_index import FramePlace, SegmentIndex
-from tenure.core.state.snapshot import dump_topic
+from tenure.core.state.snapshot import count_items, dump_topic
 from tenure.core.state.topic import Topic
 from tenure.errors import Corrupt
 
-__all__ = ["PATIENCE_MS", "Taken", "carried", "fits", "trim_due", "trim_step"]
+__all__ = ["PATIENCE_MS", "Taken", "carried", "fits", "is_all_deferred", "is_based_on_oldest", "trim_due", "trim_step"]
 
 Taken = tuple[FramePlace, Frame, list[int]]
 """A frame, where it lies, and the runs of its seqs that are still wanted."""
@@ -83,8 +83,23 @@ def _is_held_by(topic: Topic, segment: int) -> bool:
     return any(topic.floor < _seq_after(topic, entry) for entry in entries)
 
 
-def trim_step(engine: Engine) -> int:
+def is_all_deferred(engine: Engine, deferred: BitMap) -> bool:
+    """Return whether nothing is left of the oldest segment but bases that were deferred."""
+    [oldest] = engine.log.segments(1)
+    return not engine.state.holders.get(oldest.number, BitMap()) - deferred
+
+
+def is_based_on_oldest(engine: Engine, topics: BitMap) -> bool:
+    """Return whether the base of one of these topics is in the oldest segment."""
+    [oldest] = engine.log.segments(1)
+    return any(topic.base == oldest.number for topic_id in topics if (topic := engine.state.by_id.get(topic_id)))
+
+
+def trim_step(engine: Engine, deferred: BitMap | None = None) -> int:
     """Move a bounded part of the oldest segment to the tail, or drop the segment after nothing in it matters.
+
+    Topics whose base is too large for a step are added to ``deferred``, and wait for the caller to log it; without
+    one, every base is written here.
 
     Return the batch with whose sync the segment is gone, or 0 while there is more of it to move. Raises Overloaded
     where the disk has no room left even for this, and Corrupt where it refuses to read; nothing is lost then, and a
@@ -94,7 +109,7 @@ def trim_step(engine: Engine) -> int:
     if engine.state.live_bytes != engine.trimmed_live_bytes:
         engine.trimmed_live_bytes, engine.fruitless_bytes = engine.state.live_bytes, 0
     [oldest], before = engine.log.segments(1), engine.log.used_bytes
-    is_empty = _empty(engine, oldest.number)
+    is_empty = _empty(engine, oldest.number, deferred)
     engine.write()
     moved_bytes = engine.log.used_bytes - before
     engine.rewritten_bytes += moved_bytes
@@ -120,33 +135,39 @@ class _Budget:
         return self.left_bytes <= 0 or self._clock.boot_ms() >= self._end_ms
 
 
-def _empty(engine: Engine, segment: int) -> bool:
+def _empty(engine: Engine, segment: int, deferred: BitMap | None) -> bool:
     """Rewrite what matters in a segment, within the budget of one step; return True when nothing is left in it."""
     state, budget = engine.state, _Budget(engine)
     holders = state.holders.get(segment, BitMap())
-    while holders:
-        topic_id = holders.min()
+    for topic_id in holders - deferred if deferred else holders.copy():
         topic = state.by_id.get(topic_id)
-        if topic is None or _carry_topic(engine, topic, segment, budget):
+        if topic is None or _carry_topic(engine, topic, segment, budget=budget, deferred=deferred):
             holders.discard(topic_id)
-        if holders and budget.is_spent():
-            return False
-    return True
+        if budget.is_spent():
+            break
+    return not holders
 
 
-def _carry_topic(engine: Engine, topic: Topic, segment: int, budget: _Budget) -> bool:
+def _carry_topic(engine: Engine, topic: Topic, segment: int, *, budget: _Budget, deferred: BitMap | None) -> bool:
     """Rewrite what a topic has in the segment, within the budget; return whether nothing of it is left there."""
     while (entry := next((entry for entry in topic.frame_index if entry.segment == segment), None)) is not None:
         _carry_frames(engine, topic, entry, budget)
         if budget.is_spent():
             return False
     if topic.base == segment:
-        now_ms = engine.now()
-        engine.state.pass_time(topic, now_ms)
-        snapshot = dump_topic(topic, now_ms=now_ms)
-        engine.rewrite(TopicCarried(now_ms, topic.id, msgspec.Raw(snapshot)))
-        budget.left_bytes -= len(snapshot)
+        if deferred is not None and count_items(topic) > engine.settings.base_items_max:
+            deferred.add(topic.id)
+            return False
+        _carry_base(engine, topic, budget)
     return True
+
+
+def _carry_base(engine: Engine, topic: Topic, budget: _Budget) -> None:
+    now_ms = engine.now()
+    engine.state.pass_time(topic, now_ms)
+    snapshot = dump_topic(topic, now_ms=now_ms)
+    engine.rewrite(TopicCarried(now_ms, topic.id, msgspec.Raw(snapshot)))
+    budget.left_bytes -= len(snapshot)
 
 
 def _carry_frames(engine: Engine, topic: Topic, entry: SegmentIndex, budget: _Budget) -> None:

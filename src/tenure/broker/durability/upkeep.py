@@ -8,9 +8,12 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+from pyroaring import BitMap
+
 from tenure.broker.durability.checkpoints import Checkpoints
 from tenure.broker.durability.committer import Committer
-from tenure.broker.durability.trim import trim_due, trim_step
+from tenure.broker.durability.pace import pause
+from tenure.broker.durability.trim import is_all_deferred, is_based_on_oldest, trim_due, trim_step
 from tenure.broker.engine import Engine
 from tenure.errors import TenureError
 from tenure.log import checkpoint
@@ -31,6 +34,7 @@ class Upkeep:
         self._tasks: set[asyncio.Task[None]] = set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tenure-spares")
         self._trimming = False
+        self._may_defer = False
         self._hindrance = ""
         self._checkpoints = None if disk is None else Checkpoints(engine, committer, disk)
         self._finished = False
@@ -61,12 +65,12 @@ class Upkeep:
         if self._engine.now() - self._engine.state.log_ms >= silent_ms:
             self._engine.mark_time()
 
-    def _start(self, work: Callable[[], Awaitable[None]]) -> None:
+    def _start(self, work: Callable[[], Awaitable[object]]) -> None:
         task = asyncio.create_task(self._guard(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _guard(self, work: Callable[[], Awaitable[object]]) -> None:
         """Run a piece of upkeep and log the error that ends it; the next sync starts it again."""
         try:
             await work()
@@ -80,15 +84,20 @@ class Upkeep:
     async def _trim(self) -> None:
         """Empty and drop old segments, a step at a time, while trimming is due.
 
+        Steps are apart by twice the time that they take, so that other work gets most of the loop; a full disk cannot
+        wait.
+
         The space of a dropped segment is free once its drop is durable; the next segment waits for that.
         """
-        self._trimming = True
+        self._trimming, deferred = True, BitMap()
+        self._may_defer = self._checkpoints is not None and self._checkpoints.is_possible
         try:
             while not self._finished:
-                batch = trim_step(self._engine)
+                started_ms, is_possible = self._engine.clock.boot_ms(), self._may_defer and not self._engine.log.crowded
+                batch = trim_step(self._engine, deferred if is_possible else None)
                 self._committer.plan()
                 if not batch:
-                    await asyncio.sleep(0)
+                    await self._go_on(started_ms, deferred)
                     continue
                 await self._committer.durable(batch)
                 if not trim_due(self._engine):
@@ -102,6 +111,18 @@ class Upkeep:
                 logger.warning("the log cannot be trimmed for now: %s", error.message)
         finally:
             self._trimming = False
+
+    async def _go_on(self, started_ms: int, deferred: BitMap) -> None:
+        """Pause after a step; where only large bases are left in the segment, let them be made beside the loop.
+
+        If that fails, they are written out here: trimming must get on.
+        """
+        await pause(self._engine, started_ms)
+        if deferred and not self._finished and is_all_deferred(self._engine, deferred):
+            assert self._checkpoints is not None
+            is_made = await self._checkpoints.make(list(deferred))
+            self._may_defer = is_made and not is_based_on_oldest(self._engine, deferred)
+            deferred.clear()
 
     async def finish(self) -> None:
         """Stop, make everything durable, write a checkpoint, and close the log.

@@ -18,6 +18,8 @@ from tenure.contract.config import DEFAULTS, TopicConfig
 from tenure.core.events import (
     Acked,
     Appended,
+    BaseBegun,
+    BasePart,
     Carried,
     Claimed,
     DeadLettered,
@@ -52,10 +54,11 @@ class GatheredTopic:
     ``declared`` says that name and config are its own.
 
     ``held`` are the seqs whose record lies in a whole frame, ``gone`` those known to be removed. ``based`` says that
-    everything about it was met from its creation, or from a snapshot, on.
+    everything about it was met from its creation, or from a snapshot, on. ``parts`` are those met of a base, and
+    ``later`` what may change since the moment that it shows; None where no base is expected.
     """
 
-    __slots__ = ("based", "copies", "declared", "gone", "held", "leased", "parked", "topic")
+    __slots__ = ("based", "copies", "declared", "gone", "held", "later", "leased", "parked", "parts", "topic")
 
     def __init__(self, topic_id: int) -> None:
         self.topic = Topic(topic_id, "", DEFAULTS)
@@ -64,6 +67,8 @@ class GatheredTopic:
         self.parked: dict[int, str] = {}
         self.copies: dict[int, int] = {}
         self.based = self.declared = self.leased = False
+        self.parts = b""
+        self.later: list[tuple[Event, int, bool]] | None = None
 
     @property
     def live(self) -> BitMap64:
@@ -161,6 +166,8 @@ class GatheredLog:
         if isinstance(event, (*_LEASE_EVENTS, Deleted, Evicted, Redriven)):
             gathered.see(event.runs[-2] + event.runs[-1] - 1)
             gathered.leased |= isinstance(event, _LEASE_EVENTS)
+        if gathered.later is not None and isinstance(event, (TopicPut, DeadLettered, Redriven)):
+            gathered.later.append((event, location, whole))
         match event:
             case TopicPut():
                 topic.name, topic.config, topic.implicit = event.name, event.config, event.implicit
@@ -171,6 +178,12 @@ class GatheredLog:
             case TopicCarried():
                 gathered.recall(load_topic(event.snapshot))
                 self._names[topic.name] = topic.id
+            case BaseBegun():
+                gathered.parts, gathered.later = b"", []
+            case BasePart() if gathered.later is not None and event.offset == len(gathered.parts):
+                gathered.parts += event.data
+                if event.is_last:
+                    self._recall_parts(gathered)
             case Appended():
                 gathered.hold(event, location)
             case Carried():
@@ -195,6 +208,14 @@ class GatheredLog:
                     gathered.bury(event.runs)
                 else:
                     self._moves.append(_Move(topic.id, event.runs, event.dest, event.dest_seq))
+
+    def _recall_parts(self, gathered: GatheredTopic) -> None:
+        """Take in a base that was logged in parts, then what has changed since the moment that it shows."""
+        later, gathered.later = gathered.later or [], None
+        gathered.recall(load_topic(gathered.parts))
+        self._names[gathered.topic.name] = gathered.topic.id
+        for event, location, whole in later:
+            self._about(gathered, event, location, whole=whole)
 
     def _see_router(self, event: Event, *, wounded: bool) -> None:
         """Take in a router's place: it shows how far its source went, and each loss took a seq of its destination."""

@@ -14,7 +14,7 @@ from tenure.cli.commands.directory import open_disk, replay
 from tenure.cli.main import OK, PROBLEM
 from tenure.cli.screen import Payload, Shown, escape, table
 from tenure.cli.words import count, format_path, size
-from tenure.core.events import KINDS, TopicCarried, TopicPut, decode
+from tenure.core.events import KINDS, BaseBegun, TopicCarried, TopicPut, decode
 from tenure.core.state.invariants import invariants
 from tenure.core.state.snapshot import load_topic
 from tenure.errors import Conflict, TenureError
@@ -24,7 +24,7 @@ from tenure.log.disk import Disk, PosixDisk
 
 __all__ = ["salvage", "show", "verify"]
 
-_NAMING = frozenset(kind for kind, event in KINDS.items() if event in (TopicPut, TopicCarried))
+_NAMING = frozenset(kind for kind, event in KINDS.items() if event in (TopicPut, TopicCarried, BaseBegun))
 _LOOKS_MAX = 3
 _LINES_MAX = 50
 _RANGES_MAX = 5
@@ -86,7 +86,7 @@ def _survey(disk: Disk) -> tuple[Report, dict[int, str]]:
         for kind, topic, _, body in frames:
             if kind in _NAMING:
                 event = decode(kind, body)
-                names[topic] = event.name if isinstance(event, TopicPut) else _carried_name(event)
+                names[topic] = event.name if isinstance(event, TopicPut | BaseBegun) else _carried_name(event)
     return survey.report(), names
 
 

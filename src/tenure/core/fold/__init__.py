@@ -13,6 +13,8 @@ from typing import Any
 from tenure.core.events import (
     Acked,
     Appended,
+    BaseBegun,
+    BasePart,
     Carried,
     Claimed,
     ClockSet,
@@ -32,7 +34,7 @@ from tenure.core.events import (
     TopicDeleted,
     TopicPut,
 )
-from tenure.core.fold import appends, clock, leases, rewriting, routers, topics
+from tenure.core.fold import appends, bases, clock, leases, rewriting, routers, topics
 from tenure.core.state.state import State
 
 __all__ = ["FOLDS", "fold"]
@@ -42,7 +44,20 @@ def fold(state: State, event: Event, location: int = 0) -> None:
     """Apply one event. ``location`` is where its frame lies."""
     if event.at_ms > state.log_ms:
         state.log_ms = event.at_ms
+    if state.bases_begun:
+        bases.note(state, event, location)
     FOLDS[type(event)](state, event, location)
+
+
+def _base_part(state: State, event: BasePart, location: int) -> None:
+    """Keep a part of a base; with the last one, fold what happened since it was begun over the whole."""
+    pending = bases.collect(state, event)
+    if pending is not None:
+        apart = bases.set_apart(pending)
+        for later, at in pending.later:
+            fold(apart, later, at)
+        bases.adopt(state, apart)
+    bases.move(state, event)
 
 
 FOLDS: dict[type[Event], Callable[[State, Any, int], None]] = {
@@ -65,4 +80,6 @@ FOLDS: dict[type[Event], Callable[[State, Any, int], None]] = {
     Carried: rewriting.carried,
     TopicCarried: rewriting.topic_carried,
     StateCarried: rewriting.state_carried,
+    BaseBegun: bases.begun,
+    BasePart: _base_part,
 }

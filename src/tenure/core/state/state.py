@@ -7,6 +7,7 @@ from pyroaring import BitMap
 from tenure.contract.config import TopicConfig
 from tenure.contract.names import check_topic_name
 from tenure.core.state.lease import Ended
+from tenure.core.state.pending_base import PendingBase
 from tenure.core.state.queue import NEVER, Queue
 from tenure.core.state.router import Router
 from tenure.core.state.topic import Topic
@@ -22,7 +23,8 @@ _COUNTER_BITS = 40
 class State:
     """One plain mutable object that only ``fold`` changes.
 
-    ``orphans`` are topics met in a replay before their base came: they only collect where frames lie. ``holders``
+    ``orphans`` are topics met in a replay before their base came: they only collect where frames lie;
+    ``bases_begun`` has those of them whose base has begun to come. ``holders``
     says which topics have frames or their base in a segment. ``wall_queues`` are the topics with jobs that wait for the
     wall clock. ``jobs`` counts the live records of all queues. ``retired`` are names of deleted topics that only a put
     may make again.
@@ -37,6 +39,7 @@ class State:
         "_names",
         "_names_of",
         "appended_bytes",
+        "bases_begun",
         "boot_id",
         "boot_ms",
         "by_id",
@@ -80,6 +83,7 @@ class State:
         self.topics: dict[str, Topic] = {}
         self.by_id: dict[int, Topic] = {}
         self.orphans: dict[int, Topic] = {}
+        self.bases_begun: dict[int, PendingBase] = {}
         self.holders: dict[int, BitMap] = {}
         self.retired: set[str] = set()
         self.routers: dict[str, Router] = {}

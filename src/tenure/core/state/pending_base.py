@@ -1,0 +1,21 @@
+"""The base of a topic of which a replay has not met all parts yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tenure.core.events import Event
+
+__all__ = ["PendingBase"]
+
+
+class PendingBase:
+    """The parts met so far, the events of the topic since it was begun, and the offset of the wall clock by then."""
+
+    __slots__ = ("later", "parts", "wall_offset_ms")
+
+    def __init__(self, wall_offset_ms: int) -> None:
+        self.wall_offset_ms = wall_offset_ms
+        self.parts: list[bytes] = []
+        self.later: list[tuple[Event, int]] = []
