@@ -32,6 +32,7 @@ class Journal:
         self.depth: dict[str, int] = {}
         self.due_ms: dict[str, int] = {}
         """The earliest time at which a job may be delivered, by its id; without an entry, at once."""
+        self._claimed_ms: dict[tuple[str, str, int], int] = {}
         self._epoch_ms = time.time_ns() // 1_000_000 - _boot_ms()
         self.start_ms = self.now_ms()
 
@@ -53,11 +54,17 @@ class Journal:
         return wall_ms
 
     def delivered(self, topic: str, jobs: Sequence[Job], *, node: str, lease_ms: int) -> None:
-        """Record the jobs of one claim."""
+        """Record the jobs of a claim that was just answered.
+
+        A durable lease may be answered with a deadline that was moved meanwhile; its claim came before its answer.
+        """
+        received_ms = self.now_ms()
         for job in jobs:
             deadline, id = self.real_ms(job.deadline or 0, ahead_ms=lease_ms), id_of(job.data)
-            if deadline - lease_ms < self.due_ms.get(id, 0) - ROUNDING_MS:
-                self.problems.append(f"{id} was delivered at {deadline - lease_ms}, before {self.due_ms[id]}")
+            at = min(deadline - lease_ms, received_ms)
+            self._claimed_ms[topic, job.lease_id or "", job.seq] = at
+            if at < self.due_ms.get(id, 0) - ROUNDING_MS:
+                self.problems.append(f"{id} was delivered at {at}, before {self.due_ms[id]}")
             self.history.delivery(
                 topic,
                 job.seq,
@@ -65,9 +72,13 @@ class Journal:
                 lease=job.lease_id or "",
                 node=node,
                 deliveries=job.deliveries,
-                at=deadline - lease_ms,
+                at=at,
                 deadline=deadline - ROUNDING_MS,
             )
+
+    def claimed_ms(self, topic: str, job: Job) -> int:
+        """Return the time that was recorded for the claim of a job."""
+        return self._claimed_ms[topic, job.lease_id or "", job.seq]
 
 
 def id_of(data: bytes | None) -> str:

@@ -136,7 +136,7 @@ class Worker:
         note(self._topic, job.seq, lease=job.lease_id or "", outcome=outcome, at=at)
 
     def _claimed_ms(self, job: Job) -> int:
-        return self._journal.real_ms(job.deadline or 0, ahead_ms=LEASE_MS) - LEASE_MS
+        return self._journal.claimed_ms(self._topic, job)
 
     async def _extend(self, jobs: Sequence[Job]) -> None:
         journal, sent_ms = self._journal, self._journal.now_ms()

@@ -6,7 +6,8 @@ carries an id of its own, which is looked for at the other end. Times are millis
 How to record, so that no false anomaly is reported:
 
 - A call's row has the time at which it was *sent*; a delivery's has the claim's own time, which is the answered
-  deadline less the lease's duration (an answer may arrive late, and others may have claimed the job since).
+  deadline less the lease's duration (an answer may arrive late, and others may have claimed the job since). With
+  ``leases_durable`` the deadline may have been moved by then: take the time of the answer where that is earlier.
 - A call whose answer never came is ``unknown``: it counts as done wherever that excuses something, and as not done
   wherever that does. A produce that was only invoked is the same.
 - Record the end: the claims and acks of a last drain, or what ``remaining`` finds. A job that is nowhere is lost.
