@@ -18,7 +18,7 @@ COMPILE := $(BIN)/python tools/venv.py uv pip compile --quiet --generate-hashes 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run quick test test-full test-mutants lives pytest lint types format bench bench-core bench-http bench-hostile bench-client bench-buffer bench-timers bench-console bench-spark bench-scale test-spark-matrix lock build clean
+.PHONY: help setup run quick test test-full test-mutants lives soak pytest lint types format bench bench-core bench-upkeep bench-http bench-hostile bench-client bench-buffer bench-timers bench-console bench-spark bench-scale test-spark-matrix lock build clean
 # One thing at a time, also under -j: the tools fill the cores by themselves.
 .NOTPARALLEL:
 
@@ -53,6 +53,9 @@ test-mutants: $(READY) ## Change the engine in small ways and see that a test no
 lives: $(READY) ## Live random lives of a broker until one goes wrong (ARGS="--seconds 1800 --seed 1")
 	$(BIN)/python -m tests.lives $(ARGS)
 
+soak: $(READY) ## Work against a real server under a nemesis, and check the history (ARGS="--seconds 3600 --seed 1")
+	$(BIN)/python -m tests.soak $(ARGS)
+
 test-spark-matrix: $(SPARKS:%=test-spark-%) ## Run the batch mode on other versions of Spark, 3.5 to 4.3
 	@:
 
@@ -77,6 +80,9 @@ bench: $(READY) ## Measure Tenure beside its peers in one run (ARGS="--quick", "
 
 bench-core: $(READY) ## Measure the engine, as ratios in one run
 	$(BIN)/python -m bench.core $(ARGS)
+
+bench-upkeep: $(READY) ## Measure produces beside checkpoints and trimming, with a million live jobs
+	$(BIN)/python -m bench.upkeep $(ARGS)
 
 bench-http: $(READY) ## Measure the server, as ratios in one run
 	@$(BIN)/python -m bench.http; code=$$?; $(BIN)/python -m bench.watchers && exit $$code

@@ -31,6 +31,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """
     checkpoint_bytes: int = 256 * MIB
     """A checkpoint is written after this much log, or eight times the last checkpoint's size if that is more."""
+    checkpoint_memory_bytes_max: int = 4096 * MIB
+    """Memory for the process that makes a checkpoint while the broker is open; it needs about what the broker needs.
+    0: none is made before the broker closes.
+    """
     frame_cache_bytes: int = 8 * MIB
     """Decoded frames kept for the next read of a neighbour."""
     spare_segments: int = 2
@@ -42,7 +46,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     none for the records of logs.
     """
     trim_step_bytes: int = 1 * MIB
-    """How much a trimming step rewrites before other work gets its turn."""
+    """How much a trimming step rewrites at most before other work gets its turn."""
+    trim_step_ms: int = 2
+    """How long a trimming step takes at most; it moves at least one append, or one topic."""
 
     reboot_ms_max: int = 259_200_000
     """How much time at most is taken to have passed over a reboot, when only the wall clock can tell (three days)."""

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from tenure import Broker
-from tenure.testing.checker import HistoryReport, check_history
+from tenure.testing import HistoryReport, check_history
 from tenure.testing.history import History
 from tests.acceptance.life import LEASE_MS, QUEUES, SETTINGS, Notes, note_claim, settle
 from tests.acceptance.processes import start, stop

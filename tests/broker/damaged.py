@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tenure import Record
 from tenure.broker.durability import trim
 from tenure.broker.engine import Engine
-from tenure.broker.records import Frame
+from tenure.broker.frames import Frame
 from tenure.broker.salvage.report import Rebuilt
 from tenure.core.events import Appended, Carried, Event, TopicDeleted, decode
 from tenure.core.fold import fold
@@ -174,7 +174,7 @@ def records_in(event: Event | None) -> dict[Key, bytes]:
     if not isinstance(event, (Appended, Carried)):
         return {}
     frame = Frame(event)
-    return {(event.topic, frame.table.seq(i)): frame.blob(i) for i in range(len(frame.table.ends))}
+    return {(event.topic, frame.table.seq(i)): frame.payload(range(i, i + 1)) for i in range(len(frame.table.ends))}
 
 
 def whole(truth: Truth, damaged: Iterable[Found]) -> set[Key]:

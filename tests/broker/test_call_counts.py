@@ -18,6 +18,7 @@ from tenure import Broker
 
 PACKAGE = str(Path(tenure.__file__).parent) + "/"
 JOBS = 200
+BUSY = 1_001
 
 T = TypeVar("T")
 
@@ -49,6 +50,8 @@ def assert_within(modules: list[str], *, core_percent_min: int, calls_max: int, 
 async def test_most_of_a_command_is_decided_and_folded_in_the_core(tmp_path: Path) -> None:
     async with await Broker.open(tmp_path / "data") as broker:
         await broker.put_topic("q", {"type": "queue"})
+        await broker.produce("q", [b"1"] * BUSY)  # a queue that has had many jobs, not all of which are measured
+        await broker.claim("q", node="w", max_count=BUSY, auto_ack=True)
         for _ in range(JOBS):
             await broker.produce("q", [b"1"])
         first = await broker.claim("q", node="w")
@@ -61,6 +64,6 @@ async def test_most_of_a_command_is_decided_and_folded_in_the_core(tmp_path: Pat
         acked, acking = trace(lambda: broker.ack("q", node="w", seqs=list(seqs)))
         await acked
 
-    assert_within(claiming, core_percent_min=40, calls_max=27, modules_max=20)
-    assert_within(acking, core_percent_min=34, calls_max=26, modules_max=20)
+    assert_within(claiming, core_percent_min=40, calls_max=28, modules_max=20)
+    assert_within(acking, core_percent_min=34, calls_max=28, modules_max=20)
     assert_within(appending, core_percent_min=22, calls_max=18, modules_max=12)

@@ -64,7 +64,7 @@ def test_a_histogram_puts_a_value_at_its_upper_bound() -> None:
 
 def test_samples_of_a_long_queue_with_gaps_lie_in_it_and_stand_for_all_of_it() -> None:
     runs = [1, 1000, 5000, 10, 9000, 2000]
-    total, samples = _sample(runs)
+    total, samples = _sample(runs, 0)
     assert total == 3010
     assert {seq for seq, _ in samples} <= set(each(runs))
     assert sum(count for _, count in samples) == 3010
@@ -72,4 +72,24 @@ def test_samples_of_a_long_queue_with_gaps_lie_in_it_and_stand_for_all_of_it() -
 
 
 def test_of_a_short_queue_every_job_is_its_own_sample() -> None:
-    assert _sample([3, 2, 9, 1]) == (3, [(3, 1), (4, 1), (9, 1)])
+    assert _sample([3, 2, 9, 1], 0) == (3, [(3, 1), (4, 1), (9, 1)])
+
+
+async def test_of_single_jobs_after_many_one_in_eight_is_measured_and_stands_for_all(
+    broker: Broker, clock: ManualClock
+) -> None:
+    await make_queue(broker, jobs=1_816)
+    clock.advance(100)
+    for _ in range(1_000):
+        await broker.ack("q", node="w", seqs=(await broker.claim("q", node="w")).seqs)
+    meters = broker.meters("q")
+    assert (meters.claimed, meters.in_queue_ms.count, meters.in_queue_ms.sum) == (1_000, 1_000, 100_000), "all of them"
+    for _ in range(800):
+        await broker.ack("q", node="w", seqs=(await broker.claim("q", node="w")).seqs)
+    meters = broker.meters("q")
+    assert (meters.claimed, meters.in_queue_ms.count, meters.in_queue_ms.sum) == (1_800, 1_800, 180_000)
+    assert (meters.acked, meters.processing_ms.count, meters.deliveries.sum) == (1_800, 1_800, 1_800)
+    for _ in range(7):
+        await broker.ack("q", node="w", seqs=(await broker.claim("q", node="w")).seqs)
+    meters = broker.meters("q")
+    assert (meters.claimed, meters.in_queue_ms.count) == (1_807, 1_808), "the first of eight stands for the others"

@@ -72,10 +72,9 @@ def records_of(engine: Engine) -> dict[Key, bytes]:
     found: dict[Key, bytes] = {}
     for topic in engine.state.by_id.values():
         for seq in each_seq(topic.live_runs(topic.floor, topic.head_seq + 1)):
-            location = next(places(topic.frame_index, seq, seq + 1))[1]
-            frame = engine.reader.frame(location)
-            [index] = frame.table.between(seq, seq + 1)
-            found[topic.id, seq] = frame.blob(index)
+            _, location, size, _ = next(places(topic.frame_index, seq, seq + 1))
+            frame = engine.reader.frame(location, size)
+            found[topic.id, seq] = frame.payload(frame.table.between(seq, seq + 1))
     return found
 
 

@@ -6,15 +6,20 @@ from collections.abc import Iterator
 
 import pytest
 
+import tenure.broker.durability.trim as trim_module
+import tenure.log.memory as memory
 from tenure import Broker, Record, Settings
 from tenure.broker.durability.trim import _is_pinned, trim_due, trim_step
 from tenure.broker.engine import Engine
 from tenure.broker.observing.pins import Pin
 from tenure.broker.records import Reader
 from tenure.contract.records import Stored
+from tenure.core.state.frame_index import SegmentIndex
 from tenure.core.state.invariants import invariants
 from tenure.core.state.snapshot import dump_state, dump_topic
 from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
+from tenure.log.interface import SegmentInfo
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tests.core.test_fold import Story, refold
@@ -204,3 +209,96 @@ def test_a_reader_that_has_come_to_the_second_segment_does_not_keep_the_first() 
     assert _is_pinned(engine, 0)
     engine.pin = Pin(second, 1 << 30)
     assert not _is_pinned(engine, 0)
+
+
+class TickingClock(ManualClock):
+    """A clock on which each look at the time since boot takes a millisecond, while ``ticks`` is set."""
+
+    ticks = False
+
+    def boot_ms(self) -> int:
+        self._boot_ms += self.ticks
+        return super().boot_ms()
+
+
+@pytest.mark.parametrize("step_ms", [1, 5, 20])
+def test_a_step_ends_when_its_time_is_over(step_ms: int) -> None:
+    """However many bytes its budget has left: with tiny appends these say little about the time that they take."""
+    settings = Settings(segment_bytes=1 << 15, spare_segments=1, trim_step_bytes=1 << 20, trim_step_ms=step_ms)
+    clock = TickingClock()
+    engine = Engine(MemoryLog(segment_bytes=settings.segment_bytes), clock=clock, settings=settings)
+    engine.recover()
+    while len(engine.log.segments()) < 4:
+        run.produce(engine, "t", [b"x"])
+    run.delete_records(engine, "t", seqs=list(range(2, engine.state.topics["t"].head_seq, 2)))
+    for number in range(50):
+        run.produce(engine, f"t{number}", [b"x"])
+    engine.turn_ms = engine.now()
+    clock.ticks, first = True, engine.log.segments()[0].number
+    topic, steps = engine.state.topics["t"], 0
+    while engine.log.segments()[0].number == first:
+        before = sum(len(entry.firsts) for entry in topic.frame_index)
+        trim_step(engine)
+        assert before - sum(len(entry.firsts) for entry in topic.frame_index) <= step_ms
+        steps += 1
+    assert steps > 5
+    clock.ticks = False
+    assert engine.state.topics["t"].count == len(Reader(engine.log, 0).readable(topic, topic.live_runs(1, 1 << 40))[0])
+
+
+def test_bases_of_many_topics_are_rewritten_in_steps_too() -> None:
+    settings = Settings(segment_bytes=1 << 15, spare_segments=1, trim_step_bytes=1 << 20, trim_step_ms=4)
+    clock = TickingClock()
+    engine = Engine(MemoryLog(segment_bytes=settings.segment_bytes), clock=clock, settings=settings)
+    engine.recover()
+    for number in range(200):
+        run.put_topic(engine, f"t{number}", {})
+    while len(engine.log.segments()) < 3:
+        run.produce(engine, "filler", [b"." * 1000])
+    engine.turn_ms = engine.now()
+    clock.ticks, first, moved = True, engine.log.segments()[0].number, list[int]()
+    while engine.log.segments()[0].number == first:
+        before = sum(topic.base == first for topic in engine.state.by_id.values())
+        trim_step(engine)
+        moved.append(before - sum(topic.base == first for topic in engine.state.by_id.values()))
+    assert sum(moved) > 200
+    assert max(moved) <= settings.trim_step_ms
+
+
+def test_whether_trimming_is_due_costs_the_same_with_many_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked after every sync."""
+    engine, made = make(), list[int]()
+    while len(engine.log.segments()) < 60:
+        run.produce(engine, "t", [b"x" * 500])
+    engine.write()
+
+    def info(number: int, used_bytes: int, first_batch: int) -> SegmentInfo:
+        made.append(number)
+        return SegmentInfo(number, used_bytes, first_batch)
+
+    monkeypatch.setattr(memory, "SegmentInfo", info)
+    trim_due(engine)
+    assert len(made) <= 4
+
+
+def test_a_full_disk_looks_at_each_topic_of_the_oldest_segment_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, looks = make(Settings(segment_bytes=1 << 16)), list[int]()
+    for number in range(100):
+        run.produce(engine, f"t{number}", [b"x"])
+    while len(engine.log.segments()) < 3:
+        run.produce(engine, "filler", [b"." * 1000])
+    for number in range(99):
+        run.delete_records(engine, f"t{number}", before_seq=2)
+    engine.log.crowded, real = True, trim_module._seq_after
+
+    def seq_after(topic: Topic, entry: SegmentIndex) -> int:
+        looks.append(topic.id)
+        return real(topic, entry)
+
+    monkeypatch.setattr(trim_module, "_seq_after", seq_after)
+    for _ in range(10):
+        assert not trim_due(engine)
+    assert len(looks) <= 120
+    run.delete_records(engine, "t99", before_seq=2)
+    run.delete_records(engine, "filler", before_seq=1 << 40)
+    assert trim_due(engine)

@@ -451,7 +451,7 @@ def test_a_read_that_the_disk_refuses_for_a_while_loses_nothing() -> None:
     for waited_ms in (0, trim.PATIENCE_MS - 1):
         world.clock.advance(waited_ms)
         with pytest.raises(Corrupt):
-            trim._carry_frames(engine, topic, topic.frame_index[0], 10_000)
+            trim._carry_frames(engine, topic, topic.frame_index[0], trim._Budget(engine))
     del disk.pread
     world.churn()
     assert datas(run.diff(engine, "log").records) == [b"1", b"2"]
@@ -464,9 +464,9 @@ def test_a_segment_that_the_disk_refuses_is_waited_for_once_and_not_frame_by_fra
     [entry] = topic.frame_index
     refuse_reads(world.session.disk, segment_name(entry.segment), entry.offsets[0], entry.offsets[1] + 41)
     with pytest.raises(Corrupt):
-        trim._carry_frames(engine, topic, topic.frame_index[0], 10_000)
+        trim._carry_frames(engine, topic, topic.frame_index[0], trim._Budget(engine))
     world.clock.advance(trim.PATIENCE_MS)
-    trim._carry_frames(engine, topic, topic.frame_index[0], 10_000)
+    trim._carry_frames(engine, topic, topic.frame_index[0], trim._Budget(engine))
     del world.session.disk.pread
     [lost] = [event for event in events_of(engine) if isinstance(event, Carried)]
     assert (lost.seqs, lost.tss_ms, lost.blobs) == ([1, 2], [0, 0], b"")
@@ -506,9 +506,9 @@ def test_salvage_keeps_a_record_that_another_frame_still_has() -> None:
     world.harm("log", 1, how="EIO")
     topic, engine = world.engine.state.topics["log"], world.engine
     with pytest.raises(Corrupt):
-        trim._carry_frames(engine, topic, topic.frame_index[0], 10_000)
+        trim._carry_frames(engine, topic, topic.frame_index[0], trim._Budget(engine))
     world.clock.advance(trim.PATIENCE_MS)
-    trim._carry_frames(engine, topic, topic.frame_index[0], 10_000)
+    trim._carry_frames(engine, topic, topic.frame_index[0], trim._Budget(engine))
     world.session.sync()
     disk = world.session.disk.crash("lost")
     with pytest.raises(Corrupt):
@@ -537,7 +537,7 @@ def test_a_frame_that_is_kept_in_memory_needs_no_disk() -> None:
     run.produce(engine, "log", [b"1"])
     topic = engine.state.topics["log"]
     engine.log.read = _unreadable  # type: ignore[method-assign]
-    trim._carry_frames(engine, topic, topic.frame_index[0], 1_000)
+    trim._carry_frames(engine, topic, topic.frame_index[0], trim._Budget(engine))
     del engine.log.read
     assert datas(Reader(engine.log, 0).records(topic, [1, 1])) == [b"1"]
 

@@ -232,3 +232,52 @@ async def test_a_silent_log_notes_the_time_at_its_end(clock: ManualClock) -> Non
     clock.reboot(off_ms=1000)
     async with await Broker.open(disk, clock=clock) as again:
         assert again._engine.now() == clock.wall_ms(), "none of the five days is missing"
+
+
+class AllocatingDisk(SimDisk):
+    """A disk that notes in which threads room was allocated."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.threads: list[str] = []
+
+    def allocate(self, file: int, size: int) -> None:
+        self.threads.append(threading.current_thread().name)
+        super().allocate(file, size)
+
+
+async def test_the_next_segment_is_allocated_before_it_is_needed() -> None:
+    """Neither a produce that rolls, nor a sync, waits until the disk has made room for another segment."""
+    disk = AllocatingDisk()
+    settings = Settings(segment_bytes=1 << 14, spare_segments=1 << 10, sync_interval_ms=1)
+    async with await Broker.open(disk, settings=settings) as broker:
+        disk.threads.clear()
+        await make_queue(broker, durability="fsync")
+        log = broker._engine.log
+        assert isinstance(log, FileLog)
+        async with asyncio.timeout(60):
+            while len(log.segments()) < 8:
+                await broker.produce("q", [b"x" * 500])
+                while broker._upkeep._tasks:
+                    await asyncio.sleep(0.001)
+        assert disk.threads
+        assert {name.rpartition("_")[0] for name in disk.threads} == {"tenure-spares"}
+        assert len(log._spares) <= log._kept_soon + 1
+
+
+def test_a_disk_that_refuses_a_segment_ahead_of_time_is_asked_once() -> None:
+    disk = SimDisk(1, capacity_bytes=3 * (1 << 14) + 5000)
+    log = FileLog.open(disk, segment_bytes=1 << 14)
+    for _ in log.replay():
+        pass
+    log.reserve(1 << 13)
+    asked = 0
+    for _ in range(28):
+        log.append_one(20, 1, b"x" * 500)
+        log.sync()
+        if log.spares_due():
+            asked += 1
+            log.prepare_spares()
+    assert 1 <= asked <= 4
+    assert len(log.segments()) == 1
+    log.close()

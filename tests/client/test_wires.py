@@ -156,6 +156,40 @@ async def test_silence_has_an_end(kind: str, odd_server: Callable[[Answer], Awai
             await client.health()
 
 
+async def test_silence_has_an_end_with_tls_too(kind: str, certificate: tuple[Path, Path]) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    heard = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        heard.set()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "localhost", 0, ssl=context)
+    url = f"https://localhost:{server.sockets[0].getsockname()[1]}"
+    tls = ssl.create_default_context(cafile=certificate[0])
+    async with make_client(kind, url, tls=tls, settings=ClientSettings(attempts_max=1, answer_ms=50)) as client:
+        with pytest.raises(Indeterminate):
+            await client.produce("t", [1])
+    assert heard.is_set()
+    server.close()
+    await server.wait_closed()
+
+
+async def test_a_request_that_the_server_does_not_take_has_an_end(
+    kind: str, odd_server: Callable[[Answer], Awaitable[str]]
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reader._transport.pause_reading()  # type: ignore[attr-defined]  # a server that reads no more
+
+    url = await odd_server(answer)
+    async with make_client(kind, url, settings=ClientSettings(attempts_max=1, answer_ms=200)) as client:
+        with pytest.raises(Indeterminate):
+            await client.produce("t", [b'"' + b"x" * 60_000_000 + b'"'])
+
+
 async def test_a_stream_that_falls_silent_counts_as_broken(
     kind: str, odd_server: Callable[[Answer], Awaitable[str]]
 ) -> None:

@@ -160,7 +160,7 @@ def test_every_live_job_is_in_exactly_one_place(seed: int) -> None:
             assert sum(map(len, places)) == len(known), "in no two"
             assert known <= live, "and none that is gone"
             assert {seq for seq in live - known if seq < queue.cursor} == set(), "what is in none is fresh"
-            assert sum(len(queue.held(number)) for number in queue.leases) == len(queue.in_flight)
+            assert sum(map(queue.held_count, queue.leases.numbers_after(0, 1_000))) == len(queue.in_flight)
             assert set(queue.uniques.values()) == set(queue.uniques_by_seq)
 
 

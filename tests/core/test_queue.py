@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from statistics import median
 from time import perf_counter
 
 import pytest
 
 from tenure.contract.config import Backoff
+from tenure.core.events import Claimed
 from tenure.core.state import deadlines, deliveries
 from tenure.core.state.deliveries import ENDED_JOBS_MAX, ENDED_PER_JOB_MAX, Delivery, weight_bytes
 from tenure.core.state.lease import Ended, Lease
 from tenure.core.state.queue import NEVER, Queue
-from tenure.core.state.ranges import count, each
+from tenure.core.state.ranges import each
 from tests.kit.counted_steps import count_steps
 
 
-def hold(queue: Queue, number: int, runs: list[int], *, deadline: int = 100, node: str = "w") -> Lease:
-    lease = Lease(number, node, 0, deadline, count(runs), runs)
-    queue.hold(lease)
-    return lease
+def hold(
+    queue: Queue, number: int, runs: list[int], *, deadline: int = 100, node: str = "w", claim_id: str | None = None
+) -> None:
+    queue.hold(Claimed(0, 1, number, node, deadline, runs, claim_id))
+
+
+def deadline_ms(queue: Queue, number: int) -> int:
+    lease = queue.lease(number)
+    assert lease is not None
+    return lease.deadline_ms
 
 
 def pass_time(queue: Queue, now: int, *, backoff: Backoff | None = None) -> list[Ended]:
@@ -38,11 +46,11 @@ def test_holding_moves_the_cursor_and_counts_nothing_for_fresh_jobs() -> None:
 
 def test_a_lease_with_nothing_left_is_over() -> None:
     queue = Queue()
-    lease = hold(queue, 1, [1, 2])
-    assert queue.let_go(1) is lease
-    assert (queue.held(1), lease.left) == ([2], 1)
+    hold(queue, 1, [1, 2])
+    assert queue.let_go(1) == Lease(1, "w", 0, 100)
+    assert (queue.held(1), queue.held_count(1)) == ([2], 1)
     queue.let_go(2)
-    assert queue.leases == {}
+    assert (queue.leases.count, queue.lease(1)) == (0, None)
     assert queue.let_go(2) is None
 
 
@@ -52,7 +60,7 @@ def test_a_lease_ends_once_time_is_past_its_deadline() -> None:
     assert queue.next_change_ms == 101
     assert pass_time(queue, 100) == []
     assert pass_time(queue, 101) == [Ended(7, "w", 100, [1, 2])]
-    assert (list(queue.reclaim), queue.in_flight, queue.leases, queue.next_change_ms) == ([1, 2], {}, {}, NEVER)
+    assert (list(queue.reclaim), queue.in_flight, queue.leases.count, queue.next_change_ms) == ([1, 2], {}, 0, NEVER)
     assert queue.deliveries == {1: 1, 2: 1}
     assert pass_time(queue, 101) == [], "asking twice changes nothing"
 
@@ -87,12 +95,12 @@ def test_an_extend_of_some_splits_the_lease_under_its_number() -> None:
     assert [ended.runs for ended in pass_time(queue, 101)] == [[1, 1, 3, 1, 5, 1]]
     assert queue.held(1) == [2]
     queue.let_go(2)
-    assert queue.leases == {}
+    assert queue.leases.count == 0
 
 
 def test_the_claim_id_of_a_split_lease_lasts_as_long_as_any_part() -> None:
     queue = Queue()
-    queue.hold(Lease(1, "w", 0, 100, 2, [1, 2], "claim"))
+    hold(queue, 1, [1, 2], claim_id="claim")
     queue.extend([2, 1], deadline_ms=200)
     pass_time(queue, 101)
     assert queue.claims == {"claim": 1}
@@ -103,17 +111,17 @@ def test_the_claim_id_of_a_split_lease_lasts_as_long_as_any_part() -> None:
 def test_the_deadline_of_a_lease_is_the_earliest_of_the_jobs_that_it_still_holds() -> None:
     queue = Queue()
     hold(queue, 1, [1, 4], deadline=100)
-    assert queue.deadline_ms(1) == 100
+    assert deadline_ms(queue, 1) == 100
     queue.extend([2, 1], deadline_ms=300)
     queue.extend([3, 1], deadline_ms=200)
-    assert queue.deadline_ms(1) == 100
+    assert deadline_ms(queue, 1) == 100
     for seq in (1, 4):
         queue.let_go(seq)
-    assert (queue.deadline_ms(1), queue.held(1), queue.held_count(1)) == (200, [2, 3], 2)
+    assert (deadline_ms(queue, 1), queue.held(1), queue.held_count(1)) == (200, [2, 3], 2)
     queue.let_go(3)
-    assert (queue.deadline_ms(1), queue.held(1), queue.held_count(1)) == (300, [2], 1)
+    assert (deadline_ms(queue, 1), queue.held(1), queue.held_count(1)) == (300, [2], 1)
     queue.let_go(2)
-    assert (queue.held(1), queue.held_count(1), queue.parts) == ([], 0, 0)
+    assert (queue.held(1), queue.held_count(1), queue.own_deadlines) == ([], 0, {})
 
 
 @pytest.mark.parametrize("extended", [[1, 1], [2, 3], [1, 3], [1, 1, 4, 1]])
@@ -124,7 +132,7 @@ def test_the_jobs_that_an_extend_leaves_out_keep_their_deadline(extended: list[i
     rest = [seq for seq in (1, 2, 3, 4) if seq not in each(extended)]
     assert [list(each(ended.runs)) for ended in pass_time(queue, 101)] == [rest]
     assert [ended.runs for ended in pass_time(queue, 301)] == [extended]
-    assert (queue.leases, queue.parts) == ({}, 0)
+    assert (queue.leases.count, queue.leases.apart, queue.own_deadlines) == (0, {}, {})
 
 
 def in_parts(lease_count: int, jobs_each: int, *, deadline: int = 200) -> Queue:
@@ -193,24 +201,20 @@ def test_parts_that_ended_early_do_not_pile_up_until_their_deadline(monkeypatch:
         for seq in range(10 * number, 10 * number + 9):
             queue.extend([seq, 1], deadline_ms=80_000_000 + seq)
             queue.let_go(seq)
-        assert queue.leases_by_deadline.count <= 2 * (queue.parts + 1) + 51
-        assert (
-            len(queue.leases_by_deadline.deadlines_ms)
-            == len(queue.leases_by_deadline.parts)
-            <= queue.leases_by_deadline.count
-        )
+        assert len(queue.own_deadlines.heap) <= 52
     ended = pass_time(queue, 10**9)
     assert [runs[0] for _, _, _, runs in ended] == [10 * number + 9 for number in range(1, 1_001)]
 
 
-def test_a_part_that_is_watched_twice_under_one_deadline_ends_once() -> None:
+@pytest.mark.parametrize("extended", [[1, 2], [1, 1]], ids=["a lease", "a job"])
+def test_what_is_indexed_twice_under_one_deadline_ends_once(extended: list[int]) -> None:
     queue = Queue()
     hold(queue, 1, [1, 2], deadline=300)
-    for deadline in (100, 300):
-        queue.extend([1, 2], deadline_ms=deadline)
+    for deadline in (300, 100, 300):
+        queue.extend(extended, deadline_ms=deadline)
     assert pass_time(queue, 101) == []
     assert pass_time(queue, 301) == [Ended(1, "w", 300, [1, 2])]
-    assert (queue.leases_by_deadline.count, queue.leases_by_deadline.parts, queue.parts) == (0, {}, 0)
+    assert (queue.leases.count, queue.leases.next_ms, queue.own_deadlines.heap) == (0, NEVER, [])
 
 
 def test_an_extended_lease_is_not_ended_by_its_first_deadline() -> None:
@@ -289,7 +293,7 @@ def test_forgetting_a_range_forgets_all_that_is_known_in_it_and_nothing_else(cou
     assert sorted(queue.in_flight) == [1, *range(7, 10 + count_known)]
     assert (list(queue.reclaim), list(queue.delayed), queue.parked, queue.deliveries_ended) == ([], [], {}, {})
     assert (queue.deliveries, queue.uniques, queue.uniques_by_seq) == ({}, {"v": 8}, {8: "v"})
-    assert queue.leases[1].left == 4 + count_known
+    assert queue.held_count(1) == 4 + count_known
 
 
 def test_stories_are_bounded_by_job_and_by_number() -> None:
@@ -349,10 +353,58 @@ def test_wall_delays_follow_the_offset() -> None:
 def test_leases_that_ended_early_do_not_pile_up_until_their_deadline():
     queue = Queue()
     for number in range(1, 20_001):
-        queue.hold(Lease(number, "w", 0, 86_400_000 + number, 1, [number, 1]))
+        hold(queue, number, [number, 1], deadline=86_400_000 - number)
         queue.let_go(number)
-    assert queue.leases_by_deadline.count <= 2_001
-    assert len(queue.leases_by_deadline.deadlines_ms) <= 2_001
+        assert len(queue.leases.pages) <= 1
+    assert sum(len(page.left) for page in queue.leases.pages.values()) < 16, "an idle queue is small"
+    assert len(queue.leases._heap) <= 66
+
+
+def test_leases_that_last_keep_little_more_than_themselves() -> None:
+    queue = Queue()
+    for number in range(1, 20_001):
+        hold(queue, number, [number, 1], node=f"n{number}", deadline=1_000 + number)
+        if number % 1_000:
+            queue.let_go(number)
+    lasting = range(1_000, 20_001, 1_000)
+    assert sum(len(page.left) for page in queue.leases.pages.values()) < 4 * len(lasting) + 256
+    assert [queue.held(number) for number in lasting] == [[number] for number in lasting]
+    assert [queue.lease(number) for number in lasting] == [
+        Lease(number, f"n{number}", 0, 1_000 + number) for number in lasting
+    ]
+    assert queue.leases.numbers_after(9_500, 2) == [10_000, 11_000]
+    queue.extend([3_000, 1], deadline_ms=30_000)
+    assert [ended.lease for ended in pass_time(queue, 40_000)] == [1_000, 2_000, *range(4_000, 20_001, 1_000), 3_000]
+    assert (queue.leases.count, queue.leases.pages) == (0, {})
+
+
+def test_a_lease_is_found_by_its_number_while_it_lasts() -> None:
+    queue = Queue()
+    for number in range(10, 10_010, 10):
+        hold(queue, number, [number, 2])
+    for number in (9, 11, 10_009, 1 << 70):
+        assert (queue.lease(number), queue.held(number), queue.held_count(number)) == (None, [], 0)
+    queue.take_out(5_000, 2)
+    assert queue.lease(5_000) is None
+    assert queue.held(5_010) == [5_010, 5_011]
+    assert queue.leases.numbers_after(4_980, 3) == [4_990, 5_010, 5_020]
+
+
+def test_a_lease_of_one_job_takes_little_memory() -> None:
+    """A million of them in less than 200 MB, above the queued jobs: with the dict that a million jobs need."""
+    queue, leases = Queue(), 20_000
+    hold(queue, 1, [1, 1])
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for number in range(1 << 40, (1 << 40) + leases):
+        node = f"worker-{number % 100}"  # a string of its own, as each request brings one
+        hold(
+            queue, number, [1_000_000 + number & 0xFFFFFFFF, 1], deadline=1_700_000_000_000 + number % 1_000, node=node
+        )
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert queue.leases.count == leases + 1
+    assert (after - before) / leases < 170
 
 
 @pytest.mark.parametrize("by_wall", [False, True])

@@ -7,7 +7,7 @@ import pytest
 from tenure.contract.config import TopicConfig
 from tenure.contract.records import lease_id, parse_lease_id
 from tenure.core.decide.settle import select_held
-from tenure.core.state.lease import Lease
+from tenure.core.events import Claimed
 from tenure.core.state.queue import Queue
 from tenure.core.state.topic import Topic
 from tenure.errors import Invalid, LeaseLost
@@ -20,7 +20,7 @@ def make() -> tuple[Topic, Queue]:
     topic.head_seq = topic.count = 7
     topic.bury(7, 8)
     for number, node, runs in ((16, "a", [1, 3]), (17, "a", [4, 1]), (18, "b", [5, 1])):
-        queue.hold(Lease(number, node, 0, 100, runs[1], runs))
+        queue.hold(Claimed(0, 1, number, node, 100, runs))
     return topic, queue
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
 from tenure import Record, Settings
 from tenure.broker.engine import Engine
+from tenure.contract.config import TopicConfig
+from tenure.core.events import Claimed
 from tenure.core.state import deadlines, deliveries
 from tenure.core.state.invariants import invariants
 from tenure.core.state.lease import Ended
+from tenure.core.state.queue import Queue
 from tenure.core.state.snapshot import (
     dump_checkpoint,
     dump_state,
@@ -19,6 +24,7 @@ from tenure.core.state.snapshot import (
     load_topic,
 )
 from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tests.kit import run
@@ -77,9 +83,12 @@ def test_a_topic_that_was_read_back_behaves_as_before(engine: Engine, name_of_qu
         assert getattr(loaded.queue, name) == getattr(topic.queue, name), name
     for name in ("reclaim", "delayed"):
         assert list(getattr(loaded.queue, name)) == list(getattr(topic.queue, name)), name
-    assert loaded.queue.leases.keys() == topic.queue.leases.keys()
-    for number in topic.queue.leases:
+    numbers = topic.queue.leases.numbers_after(0, 100)
+    assert numbers
+    assert loaded.queue.leases.numbers_after(0, 100) == numbers
+    for number in numbers:
         assert loaded.queue.held(number) == topic.queue.held(number)
+        assert loaded.queue.lease(number) == topic.queue.lease(number)
     for later_ms in (0, 40_000, 60_000, 10**9):
         now, ended = engine.state.log_ms + later_ms, list[list[Ended]]()
         for queue in (loaded.queue, topic.queue):
@@ -151,6 +160,63 @@ def test_jobs_that_were_extended_one_by_one_come_back_after_a_restore(monkeypatc
 def test_a_restore_of_jobs_extended_one_by_one_costs_the_same_for_each() -> None:
     few, many = (dump_checkpoint(extended_one_by_one(count, 50).state) for count in (5, 40))
     assert count_steps(lambda: load_checkpoint(many)) < 1.1 * 8 * count_steps(lambda: load_checkpoint(few))
+
+
+def with_leases(count: int, *, nodes: int, ended: Callable[[int], bool] = lambda _: False, shift: int = 0) -> Topic:
+    """Return a queue with leases of one job each; ``shift`` leases came and went before."""
+    topic = Topic(1, "q", TopicConfig(type="queue"))
+    queue = topic.queue = Queue()
+    topic.head_seq = topic.count = 2 * count
+    for number in range(1, shift + 1):
+        queue.hold(Claimed(1, 1, number, "gone", 10, [2 * count, 1]))
+        queue.take_out(2 * count, 1)
+    for seq in range(1, count + 1):
+        queue.hold(Claimed(seq, 1, shift + seq, f"n{seq % nodes}", 1_000 + seq, [seq, 1]))
+    for seq in range(1, count + 1):
+        if ended(seq):
+            queue.take_out(seq, 1)
+    return topic
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 256, 257, 1_100])
+@pytest.mark.parametrize("shift", [0, 1_000])
+@pytest.mark.parametrize("kept", [1, 3, 100])
+def test_leases_of_one_job_read_back_as_they_were(nodes: int, shift: int, kept: int) -> None:
+    topic = with_leases(2_000, nodes=nodes, ended=lambda seq: seq % kept != 0, shift=shift)
+    data = dump_topic(topic, now_ms=0)
+    loaded = load_topic(data)
+    assert dump_topic(loaded, now_ms=0) == data
+    assert topic.queue is not None
+    assert loaded.queue is not None
+    seqs = range(1, 2_001)
+    assert [loaded.queue.holder(seq) for seq in seqs] == [topic.queue.holder(seq) for seq in seqs]
+    ended: tuple[list[Ended], list[Ended]] = [], []
+    for queue, found in zip((topic.queue, loaded.queue), ended, strict=True):
+        queue.pass_time(10_000, wall_offset_ms=0, backoff=None, ended=found)
+    assert ended[0] == ended[1]
+    assert len(ended[0]) == 2_000 // kept
+
+
+def test_leases_are_written_alike_whatever_was_claimed_and_settled_between_them() -> None:
+    def build(between: int) -> bytes:
+        topic, queue = Topic(1, "q", TopicConfig(type="queue")), Queue()
+        topic.queue, topic.head_seq, topic.count = queue, 10_000, 10_000
+        for number in range(1, 301):
+            for other in range(between):
+                queue.hold(Claimed(0, 1, 20 * number + other, f"other-{other}", 50, [9_000, 1]))
+                queue.take_out(9_000, 1)
+            queue.hold(Claimed(number, 1, 20 * number + 10, f"n{number % 7}", 900, [number, 1]))
+        queue.cursor = 9_001
+        return dump_topic(topic, now_ms=0)
+
+    assert build(0) == build(1) == build(7)
+
+
+@pytest.mark.parametrize("kept", [1, 3])
+def test_leases_of_one_job_are_written_in_less_than_ten_bytecodes_each(kept: int) -> None:
+    few, many = (with_leases(count, nodes=20, ended=lambda seq: seq % kept != 0) for count in (1_024, 10_240))
+    steps = count_steps(lambda: dump_topic(many, now_ms=0)) - count_steps(lambda: dump_topic(few, now_ms=0))
+    assert steps < 10 * (10_240 - 1_024)
 
 
 def test_the_parts_of_a_lease_are_written_in_an_order_that_does_not_depend_on_how_they_came_to_be() -> None:

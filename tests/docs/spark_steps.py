@@ -23,7 +23,7 @@ fill("s3://bucket/changes", '{"user_id": 1, "op": "set"}')
 Path("user.toml").write_text('[fields]\\nuser_id = "long"\\nop = "string"\\n')
 """,
     "docs/how-to/ingest-with-spark.md": """fill("s3://bucket/events", '{"id": 1, "amount": 2.5}')""",
-    "README.md": """
+    "docs/tour.md": """
 from pathlib import Path
 fill("file:///var/lib/tenure/clicks", "click")
 Path("clicks.toml").write_text('''

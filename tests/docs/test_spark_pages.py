@@ -41,7 +41,7 @@ def _reader(installation: Path, directory: Path) -> Reader:
 
 Results = dict[str, list[tuple[str, str]]]
 
-FIRST_PAGES = ["README.md"]
+FIRST_PAGES = ["docs/tour.md"]
 """What newcomers read; the other pages belong to the full suite."""
 
 
@@ -92,8 +92,8 @@ def _prepare(name: str, reader: Reader) -> None:
     if name == "docs/reference/spark-topics.md":
         reader.run("tenure serve --data served")
         reader.run("""tenure put orders --type log '{"id": 1}'""")
-    elif name in ("README.md", "docs/how-to/report-on-a-queue.md"):
-        events = "file:///var/lib/tenure/events" if name == "README.md" else "s3://my-bucket/tenure-events"
+    elif name in ("docs/tour.md", "docs/how-to/report-on-a-queue.md"):
+        events = "file:///var/lib/tenure/events" if name == "docs/tour.md" else "s3://my-bucket/tenure-events"
         reader.run("tenure serve --data served")
         reader.run("tenure put orders 1 2")
         reader.run("tenure claim orders --max 2")
@@ -120,7 +120,7 @@ def test_the_spark_of_every_other_page_runs_too(name: str, more_results: Results
 
 @pytest.mark.full
 @pytest.mark.timeout(1600)
-@pytest.mark.parametrize("name", ["README.md", "docs/how-to/report-on-a-queue.md"])
+@pytest.mark.parametrize("name", ["docs/tour.md", "docs/how-to/report-on-a-queue.md"])
 def test_the_long_steps_of_a_page_run_too(name: str, installation: Path, tmp_path: Path):
     found = _driven([name], installation, tmp_path, long=True)
     assert [(step, wrong) for step, wrong in found[name] if wrong] == []

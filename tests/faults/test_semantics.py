@@ -60,7 +60,8 @@ def test_fault_38_a_dead_worker_s_job_comes_back_with_one_delivery_more_and_one_
         assert session.claim(1, node="another").seqs in ([2], []), "one live holder"
         topic = session.engine.state.topics["q"]
         assert topic.queue is not None
-        assert topic.queue.in_flight[1].node == f"life-{life}"
+        assert (lease := topic.queue.holder(1)) is not None
+        assert lease.node == f"life-{life}"
         session.write()
     check_fold(session.engine)
 

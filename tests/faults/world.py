@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable
 from copy import deepcopy
 from typing import Any, TypeVar
 
-import msgspec
-
 from tenure.broker.answer import Answer
 from tenure.broker.durability import trim
 from tenure.broker.engine import Engine
@@ -21,7 +19,7 @@ from tenure.contract.replies import Grant
 from tenure.core import events
 from tenure.core.fold import fold
 from tenure.core.state.ranges import each
-from tenure.core.state.snapshot import dump_state, dump_topic
+from tenure.core.state.snapshot import dump_state, dump_topic, load_topic
 from tenure.core.state.state import State
 from tenure.errors import Overloaded
 from tenure.log import FileLog, checkpoint
@@ -224,10 +222,14 @@ def check_leases(log_events: Iterable[events.Event]) -> None:
 
 
 def _carried_leases(event: events.TopicCarried) -> dict[tuple[int, int], int]:
-    queue = msgspec.msgpack.decode(event.snapshot)[14]
+    queue = load_topic(event.snapshot).queue
     if queue is None:
         return {}
-    return {(event.topic, seq): deadline for _, _, _, deadline, runs, _ in queue[4] for seq in each(runs)}
+    return {
+        (event.topic, seq): deadline_ms
+        for row in set(queue.in_flight.values())
+        for seq, deadline_ms in queue.deadlines_of(row)
+    }
 
 
 def events_of(engine: Engine) -> list[events.Event]:

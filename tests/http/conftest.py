@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
-from tenure import Broker, TenureError
+from tenure import Broker
 from tenure.core.state.snapshot import dump_checkpoint
-from tenure.http.api.app import App, error_response
+from tenure.http.api.app import App
 from tenure.http.api.context import Context
 from tenure.http.routes import ROUTES
 from tenure.http.server import serve
-from tenure.http.wire.message import Later, Request, Response
+from tenure.http.wire.message import Request, Response
+from tenure.http.wire.respond import Pending, carry_out
 from tenure.testing.clock import ManualClock
-from tests.http.wire_support import handle
 
 __all__ = ["Reply", "Site"]
 
@@ -57,6 +58,20 @@ def _number(text: str) -> Any:
     return int(text) if len(text) < 4_000 else text  # Python refuses to read longer ones
 
 
+async def _wait(outcome: Pending, done: asyncio.Future[Response]) -> Response:
+    """Wait for a response; cancelled, wait for what the caller is answered then."""
+    try:
+        return await asyncio.shield(done)
+    except asyncio.CancelledError:
+        outcome.cancel()
+        return await done
+
+
+def _give(done: asyncio.Future[Response], response: Response) -> None:
+    if not done.done():
+        done.set_result(response)
+
+
 class Site:
     """Requests to an app, answered as a protocol would: what is later is waited for, what fails becomes its error."""
 
@@ -66,16 +81,11 @@ class Site:
         self.clock = clock
 
     async def send(self, request: Request) -> Reply:
-        result = handle(self.app, request)
-        if isinstance(result, Response):
-            response = result
-        elif isinstance(result, Later):
-            try:
-                response = result.render(await result.answer)
-            except TenureError as error:
-                response = error_response(error, request)
-        else:
-            response = await result
+        admitted, done = self.app.admit_whole(request), asyncio.get_running_loop().create_future()
+        outcome = (
+            admitted if isinstance(admitted, Response) else carry_out(admitted, request.body, partial(_give, done))
+        )
+        response = outcome if isinstance(outcome, Response) else await _wait(outcome, done)
         reply = Reply(response)
         assert reply.status != 500, reply.raw
         if response.stream is None and response.content_type == b"application/json":

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import hmac
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from tenure.broker.answer import Answer
+from tenure.broker.answer import Answer, Reached
 from tenure.core.level import Level
 from tenure.errors import Denied, Invalid
 from tenure.http.api.app import App, Call, Route
@@ -239,7 +239,7 @@ async def test_requests_in_flight_are_capped_by_key():
 
 async def test_a_write_counts_until_it_is_durable():
     class Gate:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting: ClassVar[list[Reached]] = []
 
         def reached(self, batch: int, level: int) -> bool:
             return False
@@ -250,19 +250,21 @@ async def test_a_write_counts_until_it_is_durable():
         def plan(self) -> None:
             """Nothing is appended here."""
 
+        def when_reached(self, batch: int, level: int, call: Reached) -> None:
+            self.waiting.append(call)
+
         def wait(self, batch: int, level: int) -> asyncio.Future[None]:
-            return self.future
+            raise AssertionError("a response needs no future")
 
     made = Gate()
-    later = Later(Answer(None, 1, Level.SYNCED, made), lambda _: Response(200))
+    later = Later(Answer(None, 1, Level.SYNCED, made), lambda *_: Response(200))
     route = Route("GET", "/later", lambda *_: later, scopes=frozenset({"read"}))
     keys = ring("good")
     gate = Gatekeeper(keys, hosts=HostCheck(loopback_only=False))
     app = App(None, [route], admit=gate.admit, recheck=gate.recheck, start=gate.start, track=gate.track)
     ask(app, "/later", token="good")
     assert gate.requests.total() == 1
-    made.future.set_result(None)
-    await asyncio.sleep(0)
+    made.waiting[0](None)
     assert gate.requests.total() == 0
 
 

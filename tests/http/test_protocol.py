@@ -12,7 +12,7 @@ import httpx
 import msgspec
 import pytest
 
-from tenure.broker.answer import Answer
+from tenure.broker.answer import Answer, Reached
 from tenure.core.level import Level
 from tenure.errors import Indeterminate
 from tenure.http.server import serve
@@ -353,7 +353,7 @@ class SlowGate:
     """A gate whose batches arrive when the test says so."""
 
     def __init__(self) -> None:
-        self.waiting: list[asyncio.Future[None]] = []
+        self.waiting: list[Reached] = []
         self.there = False
 
     def reached(self, batch: int, level: int) -> bool:
@@ -367,9 +367,11 @@ class SlowGate:
     def plan(self) -> None:
         """Nothing is appended here."""
 
+    def when_reached(self, batch: int, level: int, call: Reached) -> None:
+        self.waiting.append(call)
+
     def wait(self, batch: int, level: int) -> asyncio.Future[None]:
-        self.waiting.append(asyncio.get_running_loop().create_future())
-        return self.waiting[-1]
+        raise AssertionError("a response needs no future")
 
 
 @on_both_loops
@@ -378,7 +380,7 @@ async def test_a_write_is_answered_once_it_is_durable_and_costs_no_task():
 
     def handle(request: Request) -> Any:
         answer = Answer(request.body, int(request.body), Level.SYNCED, gate)
-        return Later(answer, lambda reply: Response(200, b"done " + reply))
+        return Later(answer, lambda _, reply, __: Response(200, b"done " + reply))
 
     server = await serve(Welcome(handle), limits=WireLimits())
     async with server, await Peer.connect(server) as peer:
@@ -386,12 +388,12 @@ async def test_a_write_is_answered_once_it_is_durable_and_costs_no_task():
         await peer.send(post(body=b"1") + post(body=b"2") + post(body=b"13") + post(body=b"4"))
         await eventually(lambda: len(gate.waiting) == 3)
         assert len(asyncio.all_tasks()) <= tasks
-        gate.waiting[1].set_result(None)
-        gate.waiting[0].set_result(None)
+        gate.waiting[1](None)
+        gate.waiting[0](None)
         assert [(await peer.reply()).body for _ in range(2)] == [b"done 1", b"done 2"]
         reply = await peer.reply()
         assert (reply.status, reply.code) == (503, "indeterminate")
-        gate.waiting[2].set_exception(Indeterminate("the sync has failed"))
+        gate.waiting[2](Indeterminate("the sync has failed"))
         assert (await peer.reply()).code == "indeterminate"
         gate.there = True
         await peer.send(post(body=b"5"))

@@ -253,8 +253,8 @@ async def test_records_that_cannot_be_read_are_told_and_the_rest_is_delivered(cl
         site = Site(App(Context(broker), ROUTES), broker, clock)
         for data in (1, "decays", 3):
             await write(site, "a", data)
-        for _ in range(3):  # pushes what was just appended out of memory
-            await broker.produce("other", [b"." * (1 << 20)] * 2)
+        for _ in range(12):  # pushes what was just appended out of memory
+            await broker.produce("other", [b"." * 1024] * 500)
         name = "segments/0000000001.log"
         disk.flip_bit(name, disk.content(name).index(b"decays") * 8)
         stream = await listen(site, await watch(site))

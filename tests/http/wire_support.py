@@ -151,6 +151,9 @@ class _Welcomed:
     def lapsed(self) -> Response | None:
         return None
 
+    def observed(self, response: Response) -> Response:
+        return response
+
     def answer(self, body: Body) -> Any:
         self.request.complete(body)
         return self._answer(self.request)

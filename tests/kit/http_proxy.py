@@ -16,7 +16,7 @@ __all__ = ["Proxy", "proxy_to"]
 class Proxy:
     """``lose_answers``: so many answers come from the server and are not passed on, and the connection is reset.
     ``lose_requests``: so many requests arrive here and no further. ``hold_answers``: answers are kept and the
-    connection stays. ``refusing``: nobody gets in.
+    connection stays. `stall`: nothing passes in either direction until `resume`. `refuse`: nobody gets in.
     """
 
     def __init__(self, port: int) -> None:
@@ -26,6 +26,8 @@ class Proxy:
         self.hold_answers = False
         self.lost = threading.Event()
         self.port = 0
+        self._flowing = asyncio.Event()
+        self._flowing.set()
         self._loop = asyncio.new_event_loop()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -58,6 +60,14 @@ class Proxy:
     def cut(self) -> None:
         """Reset every open connection."""
         self._do(self._cut())
+
+    def stall(self) -> None:
+        """Pass nothing on, and keep the connections open."""
+        self._loop.call_soon_threadsafe(self._flowing.clear)
+
+    def resume(self) -> None:
+        """Pass on what was held back, and all that follows."""
+        self._loop.call_soon_threadsafe(self._flowing.set)
 
     async def _shut(self) -> None:
         assert self._server is not None
@@ -118,6 +128,7 @@ class Proxy:
             if answers and self.hold_answers:
                 self.lost.set()
                 await asyncio.sleep(3600)
+            await self._flowing.wait()
             sink.write(data)
             await sink.drain()
         raise ConnectionResetError("one side is done")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,10 @@ class Serving:
         test_clock: bool = False,
         settings: dict[str, Any] | None = None,
         files_max: int = 0,
+        program: Sequence[str | Path] = (Path(sys.executable).with_name("tenure"),),
     ) -> None:
         self.home = home
+        self._program = program
         self._files_max = files_max
         self.keys = keys
         self.address = ""
@@ -66,7 +68,7 @@ class Serving:
         if self.keys:
             environment["TENURE_API_KEYS"] = self.keys
         self._process = subprocess.Popen(
-            [Path(sys.executable).with_name("tenure"), "serve", "--data", self.home, "--port", "0", *self._flags],
+            [*self._program, "serve", "--data", self.home, "--port", "0", *self._flags],
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,

@@ -217,8 +217,9 @@ def repeat_claim(life: Life, random: Random) -> None:
     if topic is None or topic.queue is None:
         return
     if claim_id in topic.queue.claims and random.random() < 0.5:
-        deadline = topic.queue.leases[topic.queue.claims[claim_id]].deadline_ms
-        left_ms = deadline - check.log_time(life.engine) - random.choice((0, 0, 1, 1, 2, -1))
+        lease = topic.queue.lease(topic.queue.claims[claim_id])
+        assert lease is not None
+        left_ms = lease.deadline_ms - check.log_time(life.engine) - random.choice((0, 0, 1, 1, 2, -1))
         if left_ms > 0:
             life.say(f"{left_ms} ms pass")
             life.stop(left_ms)

@@ -9,6 +9,7 @@ from tenure.broker.engine import Engine
 from tenure.broker.serving.streams import WorkStream
 from tenure.core.ready_jobs import choose
 from tenure.core.state.invariants import invariants
+from tenure.core.state.queue import Queue
 from tenure.core.state.snapshot import dump_checkpoint, load_checkpoint
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
@@ -176,15 +177,16 @@ def nobody_holds_for_the_gone(life: Life) -> None:
         topic = life.engine.state.topics.get(call.topic)
         if call.what != "claim" or not (call.is_cancelled and call.is_alone and call.was_empty) or topic is None:
             continue
-        if topic.queue is not None and any(lease.node == call.node for lease in topic.queue.in_flight.values()):
+        if topic.queue is not None and any(
+            topic.queue.leases.node(row) == call.node for row in topic.queue.in_flight.values()
+        ):
             raise Anomaly("nobody", f"{call} was cancelled, and jobs are held for {call.node}")
 
 
 def stream_is_bounded(stream: WorkStream) -> None:
     """A stream that nobody reads holds no more than it may, and does not keep for ever what it was once given."""
-    queue, given = stream.topic.queue, [answer.reply for answer in getattr(stream, "_given", ())]
-    in_flight = queue.in_flight if queue is not None else {}
-    leases = [(claim.lease, in_flight.get(seq)) for claim in given for seq in claim.seqs]
+    queue, given = stream.topic.queue or Queue(), [answer.reply for answer in getattr(stream, "_given", ())]
+    leases = [(claim.lease, queue.holder(seq)) for claim in given for seq in claim.seqs]
     held = sum(lease is not None and lease.number == number for number, lease in leases)
     if held > stream.max_count or len(leases) > 4 * stream.max_count + 8:
         raise Anomaly("stream", f"{len(leases)} jobs, {held} held, in an unread stream of {stream.max_count}")

@@ -289,7 +289,7 @@ class Witness:
         queue = topic.queue
         assert queue is not None
         for seq, job in known.jobs.items():
-            lease = queue.in_flight.get(seq)
+            lease = queue.holder(seq)
             where = f"seq {seq} of {topic.name}"
             if job.is_held(now) and (lease is None or (lease.number, lease.deadline_ms) != (job.lease, job.deadline)):
                 raise Anomaly("state", f"{where} is held until {job.deadline} by the log, by the state: {lease}")

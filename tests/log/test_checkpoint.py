@@ -119,7 +119,7 @@ def test_one_that_does_not_read_back_as_written_never_replaces_another() -> None
 
     def decaying(file: int) -> None:
         sync(file)
-        disk.flip_bit("checkpoints/new.tmp", 800)
+        disk.flip_bit(f"checkpoints/{HERE.batch:020d}.tmp", 800)
 
     disk.sync = decaying  # type: ignore[method-assign]
     with pytest.raises(Corrupt):

@@ -9,6 +9,7 @@ import pytest
 from tenure import Record
 from tenure.core.state.frame_index import make_index
 from tenure.core.state.invariants import invariants
+from tenure.core.state.lease_page import DEADLINE, NUMBER, LeasePage
 from tenure.core.state.queue import NEVER, Queue
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
@@ -91,28 +92,53 @@ def break_in_flight(topic: Topic, queue: Queue) -> None:
     del queue.in_flight[3]
 
 
+def only_page(queue: Queue) -> LeasePage:
+    (page,) = queue.leases.pages.values()
+    return page
+
+
 def break_left(topic: Topic, queue: Queue) -> None:
-    queue.in_flight[3].left += 1
+    only_page(queue).left[0] += 1
+
+
+def break_living(topic: Topic, queue: Queue) -> None:
+    only_page(queue).living += 1
+
+
+def break_numbers(topic: Topic, queue: Queue) -> None:
+    only_page(queue).cells[NUMBER] -= 1
+
+
+def break_runs(topic: Topic, queue: Queue) -> None:
+    queue.leases.runs[0][1] -= 4
 
 
 def break_apart(topic: Topic, queue: Queue) -> None:
-    next(iter(queue.leases.values())).apart += 1
+    queue.leases.apart[0] += 1
 
 
-def break_parts(topic: Topic, queue: Queue) -> None:
-    queue.parts += 1
+def break_lease_count(topic: Topic, queue: Queue) -> None:
+    queue.leases.count += 1
 
 
 def break_leases(topic: Topic, queue: Queue) -> None:
-    queue.leases.clear()
+    queue.leases.pages.clear()
 
 
 def break_claims(topic: Topic, queue: Queue) -> None:
     queue.claims["other"] = 1
 
 
-def break_leases_by_deadline(topic: Topic, queue: Queue) -> None:
-    queue.leases_by_deadline.parts[queue.leases_by_deadline.deadlines_ms[0]].clear()
+def break_deadlines(topic: Topic, queue: Queue) -> None:
+    only_page(queue).cells[DEADLINE] -= 1
+
+
+def break_pages_by_deadline(topic: Topic, queue: Queue) -> None:
+    only_page(queue).next_ms = 0
+
+
+def break_own_deadlines(topic: Topic, queue: Queue) -> None:
+    queue.own_deadlines.heap.clear()
 
 
 def break_delays(topic: Topic, queue: Queue) -> None:

@@ -571,7 +571,7 @@ class QueueMachine(EngineMachine):
         assert queue.uniques == {job.key: job.seq for job in naive.jobs.values() if job.key is not None}
         assert queue.claims == naive.claims
         for seq, job in naive.jobs.items():
-            lease = queue.in_flight.get(seq)
+            lease = queue.holder(seq)
             counted = queue.deliveries.get(seq, 1 if lease is not None else 0)
             assert counted == job.deliveries, f"deliveries of {seq}"
             if lease is not None:

@@ -274,6 +274,128 @@ def test_an_extend_of_unknown_outcome_counts_both_ways():
     assert check_history(history).ok
 
 
+# What is there at the end
+
+
+def test_an_acked_job_that_is_there_at_the_end_is_found():
+    for note in (History.dead_letters, History.remaining):
+        history = produced("a")
+        finish(history, 1, "a")
+        note(history, ["a"])
+        assert found(history) == {"undone ack"}
+
+
+# Answers of a produce
+
+
+def answered(
+    history: History, *answers: tuple[list[str], list[int]], by: str = "p", outcome: Outcome = "ok"
+) -> History:
+    for ids, seqs in answers:
+        history.produce(ids, "invoke", topic="q", by=by)
+        history.produce(ids, outcome, topic="q", by=by, seqs=seqs)
+    return history
+
+
+def test_seqs_of_one_producer_rise_and_those_of_two_may_cross():
+    history = answered(History(), (["a", "b"], [1, 2]), (["c"], [5]))
+    answered(history, (["d"], [3]), by="other")
+    history.remaining("abcd")
+    assert check_history(history).ok
+    answered(history, (["e"], [4]))
+    history.remaining("e")
+    assert found(history) == {"out of order"}
+
+
+def test_seqs_that_fall_within_one_answer_or_are_too_few_are_found():
+    for seqs in ([2, 1], [1]):
+        history = answered(History(), (["a", "b"], seqs))
+        history.remaining("ab")
+        assert found(history) == {"out of order"}
+
+
+def test_a_repeated_call_is_answered_with_its_first_seqs():
+    history = answered(History(), (["a"], [1]), (["b"], [2]), (["a"], [1]))
+    history.remaining("ab")
+    assert check_history(history).ok
+
+
+def test_a_repeated_call_that_appends_again_is_found():
+    history = answered(History(), (["a"], [1]), (["a"], [2]))
+    history.remaining("a")
+    assert found(history) == {"duplicated without redelivery"}
+
+
+def test_a_delivery_under_another_seq_than_was_answered_is_found():
+    history = answered(History(), (["a"], [1]))
+    finish(history, 2, "a")
+    assert found(history) == {"duplicated without redelivery"}
+
+
+def test_one_seq_answered_to_two_producers_is_found():
+    history = answered(answered(History(), (["a"], [1])), (["b"], [1]), by="other")
+    history.remaining("ab")
+    assert found(history) == {"unexpected"}
+
+
+def test_half_a_call_of_unknown_outcome_is_found_and_all_or_nothing_of_it_is_not():
+    outcomes: list[Outcome] = ["invoke", "unknown"]
+    for outcome in outcomes:
+        history = answered(History(), (["a", "b"], []), outcome=outcome)
+        assert check_history(history).ok
+        finish(history, 1, "a")
+        assert found(history) == {"torn call"}
+        finish(history, 2, "b")
+        assert check_history(history).ok
+
+
+# Watches
+
+
+def test_a_watch_that_skips_or_repeats_a_record_is_found():
+    for seqs, ids in (([1, 3], "ac"), ([1, 1, 2, 3], "aabc")):
+        history = answered(History(), (["a", "b", "c"], [1, 2, 3]))
+        history.watched("q", seqs, ids, by="w")
+        history.remaining("abc")
+        assert found(history) == {"out of order"}
+
+
+def test_a_watch_in_parts_is_one_and_what_it_saw_is_not_lost():
+    history = answered(History(), (["a", "b", "c"], [1, 2, 3]))
+    history.watched("q", [1, 2], "ab", by="w")
+    assert check_history(history).lost == ["c"]
+    history.watched("q", [3], "c", by="w")
+    assert check_history(history).ok
+
+
+def test_a_record_that_a_watch_made_up_is_found():
+    history = History()
+    history.watched("q", [1], ["ghost"], by="w")
+    assert found(history) == {"unexpected"}
+
+
+# Dead letters
+
+
+def buried(*, deliveries: int, seen: int = 2) -> set[str]:
+    history = answered(History(), (["a"], [1]))
+    for count in range(1, seen + 1):
+        deliver(history, 1, "a", count=count, at=100 * count)
+    history.dead_letters(["a"], deliveries=[deliveries])
+    return set(check_history(history, deliveries_max={"q": 2}).anomalies)
+
+
+def test_a_dead_letter_comes_after_the_last_delivery_that_is_allowed_and_not_before():
+    assert buried(deliveries=2) == set()
+    assert buried(deliveries=2, seen=0) == set()  # the answers of both claims were lost
+    assert buried(deliveries=0) == set()
+    assert buried(deliveries=1, seen=1) == {"dead letter too early or too late"}
+
+
+def test_a_delivery_above_the_limit_is_found():
+    assert buried(deliveries=2, seen=3) == {"dead letter too early or too late"}
+
+
 # The report and the rows
 
 

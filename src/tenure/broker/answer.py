@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-__all__ = ["Answer", "Durability"]
+from tenure.errors import TenureError
+
+__all__ = ["Answer", "Durability", "Reached"]
 
 T = TypeVar("T")
+Reached = Callable[[TenureError | None], None]
+"""Called once: with None when a batch has reached its level, with the error of the disk where it never will."""
 
 
 class Durability(Protocol):
@@ -24,6 +28,9 @@ class Durability(Protocol):
 
     def plan(self) -> None:
         """Plan the write of what was appended."""
+
+    def when_reached(self, batch: int, level: int, call: Reached) -> None:
+        """Have ``call`` called when a batch reaches a level, in the turn in which it does."""
 
     def wait(self, batch: int, level: int) -> asyncio.Future[None]:
         """Return a future that is done when a batch reaches a level."""

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from tenure.broker.answer import Answer, Durability
+from tenure.broker.newest_checkpoint import newest_state
 from tenure.broker.observing.meters import Meters
 from tenure.broker.observing.metrics import Metrics
 from tenure.broker.observing.pins import Pin
@@ -41,7 +42,7 @@ from tenure.core.events import (
 )
 from tenure.core.fold import FOLDS, fold
 from tenure.core.state.lease import Ended
-from tenure.core.state.snapshot import dump_checkpoint, dump_state, load_checkpoint
+from tenure.core.state.snapshot import dump_checkpoint, dump_state
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 from tenure.errors import Closed, Corrupt, Overloaded, TenureError
@@ -59,8 +60,8 @@ Listener = Callable[[Event], None]
 """Called with every event before it is folded, while the state still shows what the event is about to change."""
 
 T = TypeVar("T")
-_FRAMES: Final = {event: (kind, event in URGENT) for event, kind in KIND_OF.items()}
-"""The kind of an event's frame, and whether the event may use the reserved room of a full disk."""
+_PLANS: Final = {event: (kind, event in URGENT, TALLIES.get(event), FOLDS[event]) for event, kind in KIND_OF.items()}
+"""The kind of an event's frame, whether it may use the reserved room of a full disk, its tally, and its fold."""
 
 
 class Engine:
@@ -70,6 +71,7 @@ class Engine:
     ``stalled_routers`` are the sources of routers that wait for room in their destination, by its name.
     ``rewritten_bytes`` and ``dropped_bytes`` count what trimming has moved and freed since the log was opened;
     ``fruitless_bytes`` counts what it has moved since ``trimmed_live_bytes`` were alive, when it may gain nothing.
+    ``spent_below`` is a segment and a topic id below which no topic has a live record in that segment.
     """
 
     def __init__(self, log: Log, *, clock: Clock, settings: Settings) -> None:
@@ -94,6 +96,7 @@ class Engine:
         self.dropped_bytes = 0
         self.fruitless_bytes = 0
         self.trimmed_live_bytes = 0
+        self.spent_below = (0, 0)
         self._unsynced: deque[tuple[int, int, dict[int, int]]] = deque()
         self._heads: dict[int, int] = {}
         self._heads_batch = 0
@@ -111,15 +114,7 @@ class Engine:
         """Rebuild the state from the newest usable checkpoint and the log after it, or from the log alone; then open
         for writing. The frames pass through ``watch``, which may count them.
         """
-        after: Position | None = None
-        for position, payload in checkpoints:
-            if not self.log.contains(position):
-                continue
-            try:
-                self.state, after = load_checkpoint(payload), position
-                break
-            except (Corrupt, msgspec.MsgspecError):  # only a cache: an older one, or the log itself, will do
-                continue
+        self.state, after = newest_state(checkpoints, self.log.contains) or (self.state, None)
         state = self.state
         state.settings = self.settings
         for kind, _, location, body in watch(self.log.replay(after)):
@@ -210,7 +205,7 @@ class Engine:
         decided = DECIDES[command.__class__](self.state, command, self.turn_ms or self.now(), self.reader)
         if decided.__class__ is tuple:
             events, reply, level = decided
-            if events.__class__ in _FRAMES:  # one event: most commands end here
+            if events.__class__ in _PLANS:  # one event: most commands end here
                 return Answer(reply, self.commit(events), level, self.durability)
         return self.carry_out(decided)
 
@@ -250,7 +245,7 @@ class Engine:
         Raises Overloaded where the disk is full and Closed where the log has failed; nothing was changed then.
         """
         log, body = self.log, encode(event)
-        kind, urgent = _FRAMES[event.__class__]
+        kind, urgent, _, _ = _PLANS[event.__class__]
         location = log.append_one(kind, event.topic, body, urgent)
         self.log_bytes += len(body)
         self._apply(event, location)
@@ -283,11 +278,11 @@ class Engine:
         self._frames = frames + 1
         if not frames and self.durability is not None:  # the event is written even if the rest of its command fails
             self.durability.plan()
-        tally = TALLIES.get(event.__class__)
+        _, _, tally, fold_one = _PLANS[event.__class__]
         if tally is not None:
             tally(self, event)
         state.log_ms = event.at_ms  # the broker's own time never goes back
-        FOLDS[event.__class__](state, event, location)
+        fold_one(state, event, location)
         if tally is not None:
             return
         if event.__class__ is Appended:
@@ -320,7 +315,7 @@ class Engine:
             self._close_heads()
             self._plan_limit_checks()
         if self._frames:
-            self.metrics.batch_frames.observe(self._frames)
+            self.totals.batch_frames.observe(self._frames)
             self._frames = 0
             self.log.reserve(self.state.jobs * self.settings.reserve_per_job_bytes)
         return self.log.write()
@@ -334,7 +329,8 @@ class Engine:
 
     def synced(self, batch: int) -> None:
         """Mark batches up to this one durable, and make the records of fsync topics in them visible."""
-        self.synced_batch = max(self.synced_batch, batch)
+        if batch > self.synced_batch:
+            self.synced_batch = batch
         if self.state.must_check_limits:
             self._plan_limit_checks()
         while self._unsynced and self._unsynced[0][0] <= batch:

@@ -2,118 +2,30 @@
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
+from functools import partial
 
+from tenure.broker.frames import Frame, LargeFrame, Table
 from tenure.contract.records import Stored
-from tenure.core.events import Appended, Carried, decode
-from tenure.core.records import ends_of, unpack
+from tenure.core.append_head import read_head
+from tenure.core.events import KIND_OF, Appended, Carried, decode
 from tenure.core.state.frame_index import find
-from tenure.core.state.ranges import each
 from tenure.core.state.topic import Topic
 from tenure.errors import Corrupt
 from tenure.log.interface import Log
 
-__all__ = ["TABLES_MAX", "Frame", "Reader", "Table"]
+__all__ = ["LARGE_BYTES", "TABLES_MAX", "Reader"]
 
 TABLES_MAX = 256
 """How many tables a reader keeps, about 4 bytes per record each."""
+LARGE_BYTES = 1 << 16
+"""Payload of an append from which on single records are read from the log, and not the whole append."""
+_VERIFIED_MAX = 1 << 14
+_APPENDED = KIND_OF[Appended]
 _CACHE_FROM_BYTES = 2048
 _YOUNG_BYTES = 2 << 20
 _ENTRY_BYTES = 300
-
-
-class Table:
-    """The seqs of a frame and where each record ends: enough to compute sizes without the payload."""
-
-    __slots__ = ("ends", "first_seq", "seqs")
-
-    def __init__(self, ends: array[int], first_seq: int, seqs: list[int] | None = None) -> None:
-        self.ends = ends
-        self.first_seq = first_seq
-        self.seqs = seqs
-
-    @classmethod
-    def of(cls, event: Appended | Carried) -> Table:
-        """Return the table of a frame that was read."""
-        ends = ends_of(event.ends, len(event.blobs))
-        return cls(ends, event.lo, event.seqs) if isinstance(event, Carried) else cls(ends, event.first_seq)
-
-    @classmethod
-    def guess(cls, topic: Topic, first: int, follower: int, size: int) -> Table:
-        """Return a table for a frame that cannot be read: even shares for those of its seqs that are alive.
-
-        A share is what a record of the topic weighs on average, but not less than if the frame still held all seqs it
-        answers for, and not more than if it held only the live ones. The table is kept, so removals one by one do not
-        take more than the frame weighs between them.
-        """
-        seqs = list(each(topic.live_runs(first, follower)))
-        count = len(seqs)
-        least, average = size * count // (follower - first), topic.bytes * count // max(topic.count, 1)
-        total = min(max(average, least), size)
-        return cls(array("I", (total * (i + 1) // count for i in range(count))), first, seqs)
-
-    def between(self, lo: int, hi: int) -> range:
-        """Return the indices of the records with seqs in ``[lo, hi)``."""
-        if self.seqs is not None:
-            return range(bisect_left(self.seqs, lo), bisect_left(self.seqs, hi))
-        return range(max(lo - self.first_seq, 0), min(hi - self.first_seq, len(self.ends)))
-
-    def seq(self, index: int) -> int:
-        """Return the seq of record ``index``."""
-        return self.first_seq + index if self.seqs is None else self.seqs[index]
-
-    def start(self, index: int) -> int:
-        """Return where record ``index`` starts."""
-        return self.ends[index - 1] if index else 0
-
-    def size(self, index: int) -> int:
-        """Return the size of record ``index`` in bytes."""
-        return self.ends[index] - self.start(index)
-
-
-class Frame:
-    """The records of one append, or of several that were rewritten together. ``lost`` says why they cannot be read."""
-
-    __slots__ = ("ats_ms", "blobs", "lost", "plain", "table", "ts_ms", "tss_ms")
-
-    def __init__(self, event: Appended | Carried) -> None:
-        self.table = Table.of(event)
-        self.lost = event.lost if isinstance(event, Carried) else None
-        self.blobs = event.blobs
-        self.plain = event.plain
-        self.ts_ms = 0 if isinstance(event, Carried) else event.ts_ms
-        self.tss_ms: list[int] | None = event.tss_ms if isinstance(event, Carried) else None
-        self.ats_ms: list[int] | None = event.ats_ms if isinstance(event, Carried) else None
-
-    def blob(self, index: int) -> bytes:
-        """Return the bytes of record ``index``."""
-        return self.blobs[self.table.start(index) : self.table.ends[index]]
-
-    def record(self, index: int) -> Stored:
-        """Return record ``index``, unpacked."""
-        ts_ms = self.ts_ms if self.tss_ms is None else self.tss_ms[index]
-        data, extras = unpack(self.blob(index), self.plain)
-        return Stored(self.table.seq(index), ts_ms, data, extras.tag, extras.node, extras.meta, extras.hops)
-
-    def records(self, lo: int, hi: int) -> list[Stored]:
-        """Return the records with seqs in ``[lo, hi)``; bare ones in one go, because most of a claim's time is spent
-        here. Raises Corrupt where their payload is lost.
-        """
-        if self.lost is not None:
-            raise Corrupt(self.lost, code="unreadable")
-        chosen = self.table.between(lo, hi)
-        if not self.plain or self.tss_ms is not None or not chosen:
-            return [self.record(index) for index in chosen]
-        ends, blobs, ts_ms = self.table.ends, self.blobs, self.ts_ms
-        if len(chosen) == 1:
-            return [Stored(self.table.seq(chosen.start), ts_ms, self.blob(chosen.start))]
-        stops = ends[chosen.start : chosen.stop]
-        starts = array("I", (self.table.start(chosen.start),)) + stops[:-1]
-        seqs = range(self.table.first_seq + chosen.start, self.table.first_seq + chosen.stop)
-        return [Stored(seq, ts_ms, blobs[a:b]) for seq, a, b in zip(seqs, starts, stops, strict=True)]
 
 
 class Reader:
@@ -121,7 +33,9 @@ class Reader:
 
     What was just appended is likely to be claimed next, so the newest appends are kept as they are, in two
     generations: when the young one is full it becomes the old one, and no entry is evicted by itself. Tables are cached
-    apart and longer: an ack of some of a frame's jobs needs nothing else.
+    apart and longer: an ack of some of a frame's jobs needs nothing else. Of a large append only the table is kept.
+    It is verified before its first record is read, and not again while it is among the last so many: then a record
+    costs what it weighs.
 
     Damage raises an error only where the records themselves are wanted: their size is guessed where it cannot be read.
     """
@@ -137,18 +51,22 @@ class Reader:
         self._young_bytes = 0
         self._frames: OrderedDict[int, Frame] = OrderedDict()
         self._tables: OrderedDict[int, Table] = OrderedDict()
+        self._verified: OrderedDict[int, tuple[int, int]] = OrderedDict()
 
     def remember(self, location: int, event: Appended) -> None:
-        """Cache what was just appended for its first reader."""
+        """Cache what was just appended for its first reader, unless it is so large that it would displace the rest."""
+        size = len(event.blobs) + _ENTRY_BYTES
+        if size > _YOUNG_BYTES // 2:
+            return
         self._young[location] = event
-        self._young_bytes += len(event.blobs) + _ENTRY_BYTES
+        self._young_bytes += size
         if self._young_bytes > _YOUNG_BYTES:
             self._old, self._young, self._young_bytes = self._young, {}, 0
 
-    def frame(self, location: int) -> Frame:
-        """Return the frame at a location. Raises Corrupt where it cannot be read whole."""
+    def frame(self, location: int, size: int) -> Frame:
+        """Return the frame at a location, with so many bytes of payload. Raises Corrupt where it cannot be read."""
         frame = self._frames.get(location)
-        return frame if frame is not None else self._open(location, self._event(location))
+        return frame if frame is not None else self._open(location, self._event(location, size))
 
     def refused_ms(self, segment: int, now_ms: int) -> int:
         """Return how long the disk has refused reads of a segment, counted from the first call about it."""
@@ -156,39 +74,59 @@ class Reader:
             self._refused = (segment, now_ms)
         return now_ms - self._refused[1]
 
-    def _event(self, location: int) -> Appended | Carried:
+    def _event(self, location: int, size: int) -> Appended | Carried | None:
+        """Return the event at a location, None where it is too large to be read as a whole."""
         kept = self._young.get(location) or self._old.get(location)
         if kept is not None:
             return kept
+        return None if size >= LARGE_BYTES else self._read(location)
+
+    def _read(self, location: int) -> Appended | Carried:
         kind, _, body = self._log.read(location)
         event = decode(kind, body)
         if event.__class__ is not Appended and event.__class__ is not Carried:
             raise Corrupt(f"the frame at location {location:#x} holds no records", location=location)
         return event
 
-    def _open(self, location: int, event: Appended | Carried) -> Frame:
-        frame = Frame(event)
-        if len(frame.blobs) >= _CACHE_FROM_BYTES:
+    def _open(self, location: int, event: Appended | Carried | None) -> Frame:
+        frame = self._open_large(location) if event is None else Frame(event)
+        if frame.held_bytes >= _CACHE_FROM_BYTES or event is None:
             self._keep(location, frame)
         return frame
 
+    def _open_large(self, location: int) -> Frame:
+        """Open a frame of which parts will be read, after all of it was verified once.
+
+        What trimming has rewritten is read whole: it is no larger than a step of that.
+        """
+        if location not in self._verified:
+            kind, length = self._log.check(location)
+            self._verified[location] = (kind, length)
+            if len(self._verified) > _VERIFIED_MAX:
+                self._verified.popitem(last=False)
+        kind, length = self._verified[location]
+        if kind != _APPENDED:
+            return Frame(self._read(location))
+        read = partial(self._log.read_part, location)
+        return LargeFrame(read_head(read, length), read)
+
     def _keep(self, location: int, frame: Frame) -> None:
         self._frames[location] = frame
-        self._cached_bytes += len(frame.blobs)
+        self._cached_bytes += frame.held_bytes
         while self._cached_bytes > self._cache_bytes_max and len(self._frames) > 1:
             _, old = self._frames.popitem(last=False)
-            self._cached_bytes -= len(old.blobs)
+            self._cached_bytes -= old.held_bytes
 
     def records(self, topic: Topic, runs: list[int]) -> list[Stored]:
         """Return the records of live seqs, ascending. Raises Corrupt where one of them cannot be read."""
         if len(runs) == 2 and runs[1] == 1:
             seq, entries = runs[0], topic.frame_index
-            at, index = (0, bisect_right(entries[0].firsts, seq) - 1) if len(entries) == 1 else find(entries, seq)
+            at, index = find(entries, seq)
             entry = entries[at]
             location = entry.segment << 32 | entry.offsets[index]
             frame = self._frames.get(location)
             if frame is None:
-                event = self._young.get(location) or self._event(location)
+                event = self._young.get(location) or self._event(location, entry.sizes[index])
                 if event.__class__ is Appended and event.count == 1 and event.plain:
                     return [Stored(seq, event.ts_ms, event.blobs)]  # a single put: there is no table to build
                 frame = self._open(location, event)
@@ -203,10 +141,10 @@ class Reader:
         found: list[Stored] = []
         lost: dict[int, Corrupt] = {}
         for start, n in zip(runs[::2], runs[1::2], strict=True):
-            for first, follower, location, _ in _frames(topic, start, start + n):
+            for first, follower, location, size in _frames(topic, start, start + n):
                 lo, hi = max(start, first), min(start + n, follower)
                 try:
-                    found += self.frame(location).records(lo, hi)
+                    found += self.frame(location, size).records(lo, hi)
                 except Corrupt as error:
                     lost.update(dict.fromkeys(range(lo, hi), error))
         return found, lost
@@ -228,7 +166,7 @@ class Reader:
             lo, n = runs
             if n == 1:  # one job that was put by itself: no more than a look into the index
                 entries = topic.frame_index
-                at, index = (0, bisect_right(entries[0].firsts, lo) - 1) if len(entries) == 1 else find(entries, lo)
+                at, index = find(entries, lo)
                 entry = entries[at]
                 firsts = entry.firsts
                 seq_after = firsts[index + 1] if index + 1 < len(firsts) else _seq_after(topic, at)
@@ -242,9 +180,13 @@ class Reader:
         for first, follower, location, size in _frames(topic, lo, hi):
             if lo <= first and follower <= hi and first >= topic.floor and not topic.dead_between(first, follower):
                 total += size
+                continue
+            table = self._table(topic, first, follower, location=location, size=size)
+            chosen, start, end = table.between(lo, hi), max(lo, first), min(hi, follower)
+            if start >= topic.floor and not topic.dead_between(start, end):
+                total += table.span_bytes(chosen)
             else:
-                table = self._table(topic, first, follower, location=location, size=size)
-                total += sum(table.size(i) for i in table.between(lo, hi) if not topic.is_dead(table.seq(i)))
+                total += sum(table.size(i) for i in chosen if not topic.is_dead(table.seq(i)))
         return total
 
     def _table(self, topic: Topic, first: int, follower: int, *, location: int, size: int) -> Table:
@@ -252,7 +194,7 @@ class Reader:
         table = self._tables.get(location)
         if table is None:
             try:
-                table = self.frame(location).table
+                table = self.frame(location, size).table
             except Corrupt:
                 table = Table.guess(topic, first, follower, size)
             if len(table.ends) > 1:

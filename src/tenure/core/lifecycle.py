@@ -11,7 +11,7 @@ import msgspec
 from tenure.contract.records import lease_id
 from tenure.contract.replies import Lifecycle
 from tenure.core.events import Acked, Appended, AppendExtra, Claimed, DeadLettered, Event, Extended, Redriven, Released
-from tenure.core.state.lease import Ended, Lease
+from tenure.core.state.lease import Ended
 from tenure.core.state.queue import Queue
 from tenure.core.state.ranges import each
 from tenure.core.state.state import State
@@ -79,15 +79,15 @@ def _row(
     kind: str, topic: Topic, ts_ms: int, runs: list[int], *, node: str | None = None, reason: str | None = None
 ) -> Lifecycle:
     queue = topic.queue
-    first = queue.in_flight.get(runs[0]) if queue is not None else None
+    first = queue.holder(runs[0]) if queue is not None else None
     number = None
-    if queue is not None and first is not None and _share_lease(queue, runs, first):
+    if queue is not None and first is not None and _share_lease(queue, runs):
         number, node = lease_id(first.number), node or first.node
     return Lifecycle(kind, topic.name, ts_ms, runs, node, number, _deliveries(queue, runs), reason=reason)
 
 
-def _share_lease(queue: Queue, runs: list[int], first: Lease) -> bool:
-    return _is_one(runs) or all(queue.in_flight.get(seq) is first for seq in each(runs))
+def _share_lease(queue: Queue, runs: list[int]) -> bool:
+    return _is_one(runs) or len(set(map(queue.in_flight.get, each(runs)))) == 1
 
 
 def _is_one(runs: list[int]) -> bool:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from tenure.errors import Conflict
 
-__all__ = ["Disk", "File", "PosixDisk", "write_whole"]
+__all__ = ["Disk", "File", "Files", "PosixDisk", "write_whole"]
 
 #: A handle that only the disk which gave it understands.
 File = int
@@ -26,6 +26,18 @@ LOCK_NAME = "lock"
 # Only the owner may read payloads, also where the umask of the process is wider.
 _FILE_MODE = 0o600
 _DIRECTORY_MODE = 0o700
+
+
+class Files(Protocol):
+    """The part of a disk that reads files; every method may raise OSError."""
+
+    def open(self, name: str) -> File: ...
+
+    def close(self, file: File) -> None: ...
+
+    def size(self, file: File) -> int: ...
+
+    def pread(self, file: File, count: int, offset: int) -> bytes: ...
 
 
 class Disk(Protocol):
@@ -109,6 +121,7 @@ class PosixDisk:
         if create and not self.root.is_dir():
             self.root.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
             _sync_path(self.root.parent)
+        self._path = str(self.root)
         self._root = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
         found = os.fstat(self._root)
         self._identity = (found.st_dev, found.st_ino)
@@ -196,7 +209,7 @@ class PosixDisk:
         os.fdatasync(file)
         if os.fstat(file).st_nlink == 0:
             raise OSError(errno.ESTALE, "the file was removed while in use")
-        found = os.stat(self.root)
+        found = os.stat(self._path)
         if (found.st_dev, found.st_ino) != self._identity:
             raise OSError(errno.ESTALE, f"{self.root} was moved or mounted over while in use")
 

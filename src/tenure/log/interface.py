@@ -89,6 +89,12 @@ class Log(Protocol):
     def reserve_used(self) -> bool:
         """Return whether some of the room reserved for acks and for reclaiming is in use, or could not be allocated."""
 
+    def spares_due(self) -> bool:
+        """Return whether a segment should be prepared, so that the next roll does not wait for the disk; once."""
+
+    def prepare_spares(self) -> None:
+        """Allocate what ``spares_due`` asked for; from any thread. A refusal is met again when the room is needed."""
+
     def append(self, entries: Sequence[Entry], *, urgent: bool = False, reclaim: bool = False) -> list[int]:
         """Join frames to the pending batch, all of them or none; return their locations.
 
@@ -120,6 +126,12 @@ class Log(Protocol):
     def read(self, location: int) -> tuple[int, int, bytes]:
         """Return (kind, topic, body) of one frame, verified. Raises Corrupt, or NotFound for a dropped segment."""
 
+    def check(self, location: int) -> tuple[int, int]:
+        """Verify one frame without keeping it; return its kind and the length of its body. Raises as `read`."""
+
+    def read_part(self, location: int, start: int, count: int) -> bytes:
+        """Return a part of the body of a frame that `check` has verified. Raises as `read`."""
+
     def contains(self, position: Position) -> bool:
         """Return whether this log went through the position, so that a replay may start there."""
 
@@ -132,8 +144,12 @@ class Log(Protocol):
     def position(self) -> Position:
         """Return the position after what was written."""
 
-    def segments(self) -> list[SegmentInfo]:
-        """List the segments, oldest first; the last one is being written."""
+    def segments(self, limit: int | None = None) -> list[SegmentInfo]:
+        """List the segments, or the ``limit`` oldest ones, oldest first; the last of all is being written."""
+
+    @property
+    def used_bytes(self) -> int:
+        """Return how many bytes hold frames, over all segments; at the same cost however many there are."""
 
     def drop(self, segment: int) -> int:
         """Declare the oldest segment dropped; return the batch that says so, with whose sync the segment is removed.

@@ -86,6 +86,18 @@ class FileLog(SegmentWriter):
         entry = self._pending.get(location)
         return entry if entry is not None else self._reader.read(location, self._salts.get(location >> 32))
 
+    def check(self, location: int) -> tuple[int, int]:
+        entry = self._pending.get(location)
+        if entry is not None:
+            return entry[0], len(entry[2])
+        return self._reader.check(location, self._salts.get(location >> 32))
+
+    def read_part(self, location: int, start: int, count: int) -> bytes:
+        entry = self._pending.get(location)
+        if entry is not None:
+            return entry[2][start : start + count]
+        return self._reader.read_part(location, start, count, is_there=location >> 32 in self._salts)
+
     def contains(self, position: Position) -> bool:
         self._publish()
         try:
@@ -107,10 +119,15 @@ class FileLog(SegmentWriter):
         number = self._heads[-1].number
         return Position(number, self._written_end, batch, self._last_offset, self._last_crc, self._dropped)
 
-    def segments(self) -> list[SegmentInfo]:
-        heads = self._heads
+    def segments(self, limit: int | None = None) -> list[SegmentInfo]:
+        heads = self._heads if limit is None else self._heads[: limit + 1]
         ends = [head.previous_end for head in heads[1:]] + [self._written_end]
-        return [SegmentInfo(head.number, end, head.first_batch) for head, end in zip(heads, ends, strict=True)]
+        found = [SegmentInfo(head.number, end, head.first_batch) for head, end in zip(heads, ends, strict=True)]
+        return found[:limit]
+
+    @property
+    def used_bytes(self) -> int:
+        return self._closed_bytes + self._written_end
 
     def drop(self, segment: int) -> int:
         self._check_ready()
@@ -121,6 +138,7 @@ class FileLog(SegmentWriter):
         self._removals.append(Removal(segment, used_bytes=self._heads[1].previous_end))
         self._reclaimed_bytes = 0
         self._dropped = segment
+        self._closed_bytes -= self._heads[1].previous_end
         del self._heads[0], self._salts[segment]
         self._files.forget(segment)
         self._reader.drop(segment)
@@ -181,6 +199,7 @@ class FileLog(SegmentWriter):
             self._files.forget(number)
             self._salts.pop(number, None)
         self._heads = [head for head in self._heads if head.number > end.dropped]
+        self._closed_bytes = sum(head.previous_end for head in self._heads[1:])
         self._measure()
         if len(self._heads) > 1:
             self._refill(self._kept, least=self._reclaim_bytes)

@@ -57,6 +57,7 @@ class MemoryLog:
         self._segment_bytes = segment_bytes
         self._segments = [_Segment(1, 1)]
         self._written_end = HEAD_BYTES
+        self._closed_bytes = 0
         self._has_pending = False
         self._sealed_batch = 0
         self._dropped = 0
@@ -70,6 +71,13 @@ class MemoryLog:
 
     def reserve(self, ack_bytes: int) -> None:
         """Do nothing: there is no disk to be full."""
+
+    def spares_due(self) -> bool:
+        """Return False: memory needs no file for a roll."""
+        return False
+
+    def prepare_spares(self) -> None:
+        """Do nothing."""
 
     def append(self, entries: Sequence[Entry], *, urgent: bool = False, reclaim: bool = False) -> list[int]:
         self._check_open()
@@ -134,6 +142,13 @@ class MemoryLog:
                     return found[1]
         raise NotFound(f"there is no frame at {location}", code="segment_dropped", segment=location >> 32)
 
+    def check(self, location: int) -> tuple[int, int]:
+        kind, _, body = self.read(location)
+        return kind, len(body)
+
+    def read_part(self, location: int, start: int, count: int) -> bytes:
+        return self.read(location)[2][start : start + count]
+
     def contains(self, position: Position) -> bool:
         known = any(segment.number == position.segment for segment in self._segments)
         return known and position.batch <= self.written_batch + 1
@@ -147,10 +162,14 @@ class MemoryLog:
         current = self._segments[-1]
         return Position(current.number, self._written_end, self.written_batch + 1, dropped=self._dropped)
 
-    def segments(self) -> list[SegmentInfo]:
-        closed = [SegmentInfo(each.number, each.end, each.first_batch) for each in self._segments[:-1]]
+    def segments(self, limit: int | None = None) -> list[SegmentInfo]:
+        closed = [SegmentInfo(each.number, each.end, each.first_batch) for each in self._segments[:-1][:limit]]
         current = self._segments[-1]
-        return [*closed, SegmentInfo(current.number, self._written_end, current.first_batch)]
+        return [*closed, SegmentInfo(current.number, self._written_end, current.first_batch)][:limit]
+
+    @property
+    def used_bytes(self) -> int:
+        return self._closed_bytes + self._written_end
 
     def drop(self, segment: int) -> int:
         self._check_open()
@@ -159,6 +178,7 @@ class MemoryLog:
         self.write()
         self._own_batch()
         self._dropped = segment
+        self._closed_bytes -= self._segments[0].end
         del self._segments[0]
         return self.written_batch
 
@@ -181,6 +201,7 @@ class MemoryLog:
 
     def _roll(self) -> _Segment:
         self.write()
+        self._closed_bytes += self._segments[-1].end
         self._segments.append(_Segment(self._segments[-1].number + 1, self.pending_batch))
         self._written_end = HEAD_BYTES
         return self._segments[-1]

@@ -16,6 +16,7 @@ __all__ = ["FrameReader", "SegmentFiles", "read_error"]
 
 _READ_BYTES = 4096
 _AHEAD_BYTES = 1 << 16
+_CHECK_BYTES = 1 << 18
 _SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
@@ -26,6 +27,10 @@ def read_error(error: OSError, number: int, offset: int) -> TenureError:
         return Overloaded(f"{name} cannot be opened now: {error.strerror}", file=name)
     message = f"{name}: reading at offset {offset} failed: {error.strerror}. The rest of the log is served."
     return Corrupt(message, code="unreadable", file=name, offset=offset)
+
+
+def _dropped(number: int) -> NotFound:
+    return NotFound(f"segment {number} is not part of the log any more", code="segment_dropped", segment=number)
 
 
 class SegmentFiles:
@@ -110,13 +115,44 @@ class FrameReader:
     def _read_through(self, location: int, salt: int | None) -> tuple[int, int, bytes]:
         number, offset = location >> 32, location & 0xFFFFFFFF
         if salt is None:
-            raise NotFound(f"segment {number} is not part of the log any more", code="segment_dropped", segment=number)
+            raise _dropped(number)
         frame = self._fetch(number, offset, ahead=0 <= location - self._next < _READ_BYTES)
         length, crc, _, _, _, kind, _, _, topic = unpack_header(frame)
         if checksum(frame, salt) != crc:
             raise damage_error(segment_name(number), offset, end=offset + length, why="a frame fails its checksum")
         self._next = location + length
         return kind, topic, frame[HEADER_BYTES:]
+
+    def check(self, location: int, salt: int | None) -> tuple[int, int]:
+        """Return the kind and the length of the body, after reading the whole frame in pieces. Raises as ``read``."""
+        number, offset = location >> 32, location & 0xFFFFFFFF
+        if salt is None:
+            raise _dropped(number)
+        try:
+            file = self._files.get(number)
+            front = self._disk.pread(file, HEADER_BYTES, offset)
+            size = self._disk.size(file) - offset
+            if len(front) < HEADER_BYTES or not HEADER_BYTES <= unpack_header(front)[0] <= size:
+                raise damage_error(segment_name(number), offset, end=offset + HEADER_BYTES, why="no frame begins here:")
+            length, expected, _, _, _, kind, _, _, _ = unpack_header(front)
+            crc = crc32c(front[8:], length ^ salt)
+            for start in range(HEADER_BYTES, length, _CHECK_BYTES):
+                crc = crc32c(self._disk.pread(file, min(_CHECK_BYTES, length - start), offset + start), crc)
+        except OSError as error:
+            raise read_error(error, number, offset) from error
+        if crc != expected:
+            raise damage_error(segment_name(number), offset, end=offset + length, why="a frame fails its checksum")
+        return kind, length - HEADER_BYTES
+
+    def read_part(self, location: int, start: int, count: int, *, is_there: bool) -> bytes:
+        """Return a part of the body of a frame that was checked. Raises as ``read``."""
+        number, offset = location >> 32, (location & 0xFFFFFFFF) + HEADER_BYTES + start
+        if not is_there:
+            raise _dropped(number)
+        try:
+            return self._disk.pread(self._files.get(number), count, offset)
+        except OSError as error:
+            raise read_error(error, number, offset) from error
 
     def drop(self, segment: int) -> None:
         """Drop the window if it is of a segment that is gone."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tenure.log.disk import Disk, File
+from tenure.log.disk import File, Files
 from tenure.log.frame import HEADER_BYTES, LAST, Read, checksum, find_frames, nonzero_end, unpack_header
 from tenure.log.interface import Frame, Position, UnknownPosition
 from tenure.log.reader import read_error
@@ -43,7 +43,7 @@ class Start(NamedTuple):
     witnessed: int
 
 
-def locate(disk: Disk, heads: Sequence[Head], position: Position | None) -> Start:
+def locate(disk: Files, heads: Sequence[Head], position: Position | None) -> Start:
     """Find a position in the chain. Raises UnknownPosition where the log did not go through it.
 
     A position beyond the end of the log points at zeros, like one at the end: only the frame before it shows which.
@@ -63,7 +63,7 @@ def locate(disk: Disk, heads: Sequence[Head], position: Position | None) -> Star
     return _frame_before(disk, head, position, place=index)
 
 
-def _frame_before(disk: Disk, head: Head, position: Position, *, place: int) -> Start:
+def _frame_before(disk: Files, head: Head, position: Position, *, place: int) -> Start:
     count = position.offset - position.last_offset
     try:
         file = disk.open(segment_name(head.number))
@@ -89,7 +89,7 @@ class Scan:
     """
 
     def __init__(
-        self, disk: Disk, heads: Sequence[Head], *, after: Position | None = None, stop: Position | None = None
+        self, disk: Files, heads: Sequence[Head], *, after: Position | None = None, stop: Position | None = None
     ) -> None:
         self._disk = disk
         self._heads = heads

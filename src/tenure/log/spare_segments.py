@@ -2,12 +2,15 @@
 
 A spare is a file of a segment's size that nothing has been written to. It already has the number of the segment it will
 become, under a name that no reader looks at; a segment gets its final name once everything before it is synced.
+
+Another thread may allocate spares while the owner of the log takes them: one adds at a time, and only the owner takes.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
+from threading import Lock
 from typing import NamedTuple
 
 from tenure.log.disk import Disk, File
@@ -48,40 +51,54 @@ class Spares:
         self._disk = disk
         self._size = size
         self._row: deque[Spare] = deque()
+        self._adding = Lock()
+        self._taken = 0
+        self._is_closed = False
 
     def __len__(self) -> int:
         return len(self._row)
 
     def sizes(self) -> list[int]:
         """Return the bytes of each spare, in the order in which they are taken."""
-        return [spare.size for spare in self._row]
+        return [spare.size for spare in self._row.copy()]
 
     def is_ready(self, count: int, *, least: int) -> bool:
         """Return whether there are ``count`` spares, each of at least ``least`` bytes."""
-        return len(self._row) >= count and min(self.sizes()) >= least
+        sizes = self.sizes()
+        return len(sizes) >= count and min(sizes) >= least
 
     def fill(self, count: int, *, least: int, after: int) -> None:
         """Allocate spares up to ``count``, each of at least ``least`` bytes, for the segments that follow ``after``.
 
         Raises OSError; no spare is lost then.
         """
-        for index, spare in enumerate(self._row):
-            self._row[index] = self._grow(spare, least)
+        with self._adding:
+            for index, spare in enumerate(self._row):
+                self._row[index] = self._grow(spare, least)
+            self._extend(count, size=max(self._size, least), after=after)
+
+    def prepare(self, count: int, *, size: int, after: int) -> None:
+        """Allocate spares up to ``count`` from another thread, those that are missing only. Raises OSError."""
+        with self._adding:
+            if not self._is_closed:
+                self._extend(count, size=max(self._size, size), after=after)
+
+    def _extend(self, count: int, *, size: int, after: int) -> None:
         while len(self._row) < count:
-            self._add(max(self._size, least), after=after)
+            self._add(size, after=after)
 
     def add_small(self, *, after: int) -> bool:
         """Add a spare of what room there is; False where that is too little to be of use."""
         size = min(self._size, spare_size(self._disk.free_bytes()))
         if size < self._size // 4:
             return False
-        with suppress(OSError):
+        with suppress(OSError), self._adding:
             self._add(size, after=after)
             return True
         return False
 
     def _add(self, size: int, *, after: int) -> None:
-        number = (self._row[-1].number if self._row else after) + 1
+        number = max([after, self._taken, *(spare.number for spare in self._row.copy())]) + 1
         file = self._disk.create(unpublished_name(number))
         try:
             self._disk.allocate(file, size)
@@ -96,6 +113,7 @@ class Spares:
         """Hand out the next spare, grown to ``size`` where that is more than it has. Raises OSError and keeps it."""
         spare = self._grow(self._row[0], size)
         self._row.popleft()
+        self._taken = spare.number
         return spare
 
     def _grow(self, spare: Spare, size: int) -> Spare:
@@ -111,11 +129,13 @@ class Spares:
     def close(self, *, unlink: bool) -> None:
         """Let go of the files, and of their space if ``unlink``."""
         self._let_go(0, unlink=unlink)
+        self._is_closed = True
 
     def _let_go(self, count: int, *, unlink: bool) -> None:
-        while len(self._row) > count:
-            spare = self._row.pop()
-            self._disk.close(spare.file)
-            if unlink:
-                with suppress(OSError):
-                    self._disk.unlink(unpublished_name(spare.number))
+        with self._adding:
+            while len(self._row) > count:
+                spare = self._row.pop()
+                self._disk.close(spare.file)
+                if unlink:
+                    with suppress(OSError):
+                        self._disk.unlink(unpublished_name(spare.number))

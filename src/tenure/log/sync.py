@@ -93,13 +93,18 @@ class FileSync:
             if self.error is None:
                 try:
                     self._sync(self._file)
-                    self._remove()
+                    if self.removals:
+                        self._remove()
                 except OSError as error:
                     self.error = error
 
     def _sync(self, file: File) -> None:
         """Sync in the order of the log; a segment is published once it and all before it are durable."""
-        disk, rolls = self._syncs.disk, [roll for roll in self.rolls if not roll.is_done]
+        disk = self._syncs.disk
+        if not self.rolls:
+            disk.sync(file)
+            return
+        rolls = [roll for roll in self.rolls if not roll.is_done]
         for roll in rolls:
             roll.sync_old(disk)
         disk.sync(file)
@@ -143,7 +148,10 @@ class Syncs:
 
     def first_error(self) -> OSError | None:
         """Return the error of a sync under way, or None: after one, no later sync may succeed or publish anything."""
-        return next((sync.error for sync in self._under_way if sync.error is not None), None)
+        for sync in self._under_way:
+            if sync.error is not None:
+                return sync.error
+        return None
 
     def end(self, sync: FileSync) -> None:
         """End a sync; raises ValueError where it is not under way."""

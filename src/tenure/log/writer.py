@@ -36,6 +36,8 @@ __all__ = ["OFFSET_MAX", "SegmentWriter"]
 OFFSET_MAX = (1 << 32) - 1
 _OWN_BYTES_MAX = 4096
 _YOUNG_SHARE = 4
+#: When so small a part of a segment is left, the next one is prepared.
+_NEAR_SHARE = 4
 
 
 class SegmentWriter:
@@ -53,6 +55,7 @@ class SegmentWriter:
         self._segment_bytes = segment_bytes
         #: How many spares are kept: for acks, and one for reclaiming, into which the largest segment must fit.
         self._kept = 2
+        self._kept_soon = self._kept
         self._reclaim_bytes = segment_bytes
         #: Whether half a segment is enough for acks.
         self._is_small = True
@@ -69,6 +72,10 @@ class SegmentWriter:
         self._reclaimed_bytes = 0
         self._closed = False
         self._dropped = 0
+        #: The segment and the number of spares that were asked for last.
+        self._prepared = (0, 0)
+        #: What the segments before the one being written use.
+        self._closed_bytes = sum(head.previous_end for head in heads[1:])
         #: Where the last seal ends: while the log ends there, it needs no other.
         self._sealed_at = -1
         #: Where the log ended when the last sync was begun.
@@ -86,13 +93,38 @@ class SegmentWriter:
         return self.crowded and not self._spares.is_ready(self._kept, least=self._reclaim_bytes)
 
     def reserve(self, ack_bytes: int) -> None:
-        kept, is_small = 1 + max(1, -(-ack_bytes // self._segment_bytes)), 2 * ack_bytes <= self._segment_bytes
+        kept, is_small = self._kept_for(ack_bytes), 2 * ack_bytes <= self._segment_bytes
+        self._kept_soon = self._kept_for(ack_bytes + ack_bytes // 8)
         if (kept, is_small) != (self._kept, self._is_small):
             self._kept, self._is_small = kept, is_small
             if len(self._spares) > 2 * kept and not self.crowded:
                 self._spares.shrink(kept)
             if self._file != -1:
                 self._set_limit()
+
+    def spares_due(self) -> bool:
+        wanted = (self._heads[-1].number, self._spares_wanted())
+        if wanted == self._prepared or self.crowded or self._limit < 0:
+            return False
+        self._prepared = wanted  # once: a disk that refuses is tried again when the room is needed
+        return not self._spares.is_ready(wanted[1], least=self._reclaim_bytes) if wanted[1] else False
+
+    def _spares_wanted(self) -> int:
+        """Return how many spares there should be soon.
+
+        These are the ones to keep when an eighth more is reserved, and one to roll to once the segment is nearly full.
+        """
+        is_near = self._end > self._limit - self._limit // _NEAR_SHARE
+        if len(self._heads) == 1 and not self._spares:
+            return self._kept_soon if is_near else 0
+        return self._kept_soon + is_near
+
+    def _kept_for(self, ack_bytes: int) -> int:
+        return 1 + max(1, -(-ack_bytes // self._segment_bytes))
+
+    def prepare_spares(self) -> None:
+        with suppress(OSError):
+            self._spares.prepare(self._prepared[1], size=self._reclaim_bytes, after=self._heads[-1].number)
 
     def append(self, entries: Sequence[Entry], *, urgent: bool = False, reclaim: bool = False) -> list[int]:
         need = HEADER_BYTES * len(entries)
@@ -144,7 +176,8 @@ class SegmentWriter:
         segment = self._heads[-1].number
         self._files.pin(segment)
         file = self._file if self.written_batch > self.synced_batch else None
-        rolls, removals = list(self._rolls), list(self._removals)
+        rolls = tuple(self._rolls) if self._rolls else ()
+        removals = tuple(self._removals) if self._removals else ()
         begun, self._sync_begun_at = self._sync_begun_at, self._base + self._written_end
         return self._syncs.begin(
             file,
@@ -163,7 +196,8 @@ class SegmentWriter:
             raise self.failed
         if sync.error is not None:
             self._fail("syncing", sync.error)
-        self.synced_batch = max(self.synced_batch, sync.batch)
+        if sync.batch > self.synced_batch:
+            self.synced_batch = sync.batch
         if self._removals and self._removals[0].is_done:
             self._removals = [removal for removal in self._removals if not removal.is_done]
             if self.crowded:
@@ -344,6 +378,7 @@ class SegmentWriter:
         self._rolls.append(Roll(head.number, self._file, old_end=self._end))
         self._last_offset, self._last_crc = 0, head.crc
         self._heads.append(head)
+        self._closed_bytes += head.previous_end
         self._salts[head.number] = head.salt
         self._use(head, spare.file, end=HEAD_BYTES, capacity=max(size, min(spare.size, self._segment_bytes)))
         for entry in preamble:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tenure.testing.app import AppTester, DeadLetter, QueuedJob
     from tenure.testing.blocking import BlockingAppTester
-    from tenure.testing.checker import HistoryReport, check_history
+    from tenure.testing.checker import check_history
     from tenure.testing.clock import ManualClock
     from tenure.testing.context import HandlerContext, ManualTiming, make_context
     from tenure.testing.fake_timers import FakeTimers
     from tenure.testing.history import History
+    from tenure.testing.report import HistoryReport
     from tenure.testing.server import memory_broker, running_server
     from tenure.testing.simdisk import SimDisk
     from tenure.testing.simstore import Hold, SimStore
@@ -51,7 +52,7 @@ _MODULES = {
     "FakeTimers": "fake_timers",
     "HandlerContext": "context",
     "History": "history",
-    "HistoryReport": "checker",
+    "HistoryReport": "report",
     "Hold": "simstore",
     "LossyWire": "wire",
     "ManualClock": "clock",

@@ -1,87 +1,30 @@
 """``check_history``: find anomalies of a queue in the history of its clients.
 
-It checks what Jepsen checks in queues (lost, unexpected, duplicated) and what leases add: an acknowledged ack that is
-undone, and two workers that hold one job at the same time. An operation whose outcome is unknown counts both ways, so
-only certain anomalies are reported.
+It checks what Jepsen checks in queues (lost, unexpected, duplicated, out of order, torn) and what leases add: an
+acknowledged ack that is undone, two workers that hold one job at the same time, a dead letter at the wrong time. An
+operation whose outcome is unknown counts both ways, so only certain anomalies are reported.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Mapping
 from itertools import pairwise
 
-import msgspec
+from tenure.testing.history import Delivery, History
+from tenure.testing.report import HistoryReport
+from tenure.testing.seen import Seen, neighbours
 
-from tenure.testing.history import Call, Delivery, End, History, Mark
-
-__all__ = ["HistoryReport", "check_history"]
-
-_SHOWN_MAX = 8
-_Job = tuple[str, int]
+__all__ = ["check_history"]
 
 
-class HistoryReport(msgspec.Struct, frozen=True):
-    """The result of a check. Everything but the three totals is an anomaly.
+def check_history(history: History, *, deliveries_max: Mapping[str, int] | None = None) -> HistoryReport:
+    """Look for anomalies of every kind that a report has.
 
-    ``lost_*`` are payloads whose produce was acknowledged and that were never seen again, by their place in the order
-    of acknowledged produces: a lost prefix points to a log cut at its start, a postfix to a lost tail. ``vanished``
-    were delivered but never acked, and are not there at the end. The others are sentences.
+    ``deliveries_max`` are the limits of queues with dead letters, by topic; without it, dead letters may come at any
+    time. Leave a job that was nacked as dead out of the counts of dead letters.
     """
-
-    produced: int = 0
-    delivered: int = 0
-    acked: int = 0
-    lost_prefix: list[str] = []
-    lost_middle: list[str] = []
-    lost_postfix: list[str] = []
-    vanished: list[str] = []
-    unexpected: list[str] = []
-    duplicated: list[str] = []
-    undone: list[str] = []
-    overlapping: list[str] = []
-
-    @property
-    def lost(self) -> list[str]:
-        """Everything lost, in the order it was produced."""
-        return self.lost_prefix + self.lost_middle + self.lost_postfix
-
-    @property
-    def anomalies(self) -> dict[str, list[str]]:
-        """The anomalies by kind; only kinds that occurred."""
-        kinds = (
-            ("lost prefix", self.lost_prefix),
-            ("lost middle", self.lost_middle),
-            ("lost postfix", self.lost_postfix),
-            ("vanished", self.vanished),
-            ("unexpected", self.unexpected),
-            ("duplicated without redelivery", self.duplicated),
-            ("undone ack", self.undone),
-            ("overlapping leases", self.overlapping),
-        )
-        return {kind: found for kind, found in kinds if found}
-
-    @property
-    def ok(self) -> bool:
-        """Whether there is no anomaly."""
-        return not self.anomalies
-
-    def __str__(self) -> str:
-        head = f"{self.produced} acknowledged produces, {self.delivered} deliveries, {self.acked} acks"
-        if self.ok:
-            return f"{head}: no anomaly"
-        lines = [f"{head}:"]
-        for kind, found in self.anomalies.items():
-            lines.append(f"  {kind}: {len(found)}")
-            lines += [f"    {item}" for item in found[:_SHOWN_MAX]]
-            if len(found) > _SHOWN_MAX:
-                lines.append(f"    … and {len(found) - _SHOWN_MAX} more")
-        return "\n".join(lines)
-
-
-def check_history(history: History) -> HistoryReport:
-    """Look for lost, unexpected and duplicated jobs, undone acks and overlapping leases."""
-    seen = _Seen(history)
+    seen = Seen(history)
     prefix, middle, postfix = _lost(seen)
     return HistoryReport(
         produced=len(seen.acknowledged),
@@ -95,68 +38,14 @@ def check_history(history: History) -> HistoryReport:
         duplicated=_duplicated(seen),
         undone=_undone(seen),
         overlapping=_overlapping(seen),
+        out_of_order=_out_of_order(seen),
+        torn=_torn(seen),
+        misburied=_misburied(seen, deliveries_max or {}),
     )
 
 
-class _Seen:
-    """The rows, sorted for each check."""
-
-    def __init__(self, history: History) -> None:
-        self.sent: set[str] = set()
-        self.failed: set[str] = set()
-        self.acknowledged: dict[str, None] = {}
-        self.deliveries: list[Delivery] = []
-        self.ends: dict[tuple[_Job, str], list[End]] = defaultdict(list)
-        self.acks: list[End] = []
-        self.marked: dict[str, set[str]] = defaultdict(set)
-        self.losses: list[int] = []
-        for row in history:
-            match row:
-                case Call():
-                    self._call(row)
-                case Delivery():
-                    self.deliveries.append(row)
-                case End() if row.outcome != "fail":
-                    self._end(row)
-                case End():
-                    pass
-                case Mark():
-                    self.marked[row.what].update(row.ids)
-                    if row.what == "power_loss":
-                        self.losses.append(row.at)
-        self.deliveries.sort(key=lambda delivery: (delivery.at, delivery.deliveries))
-        self.by_job: dict[_Job, list[Delivery]] = defaultdict(list)
-        for delivery in self.deliveries:
-            self.by_job[delivery.topic, delivery.seq].append(delivery)
-
-    def _call(self, row: Call) -> None:
-        if row.outcome == "fail":
-            self.failed.update(row.ids)
-            return
-        self.sent.update(row.ids)
-        self.failed.difference_update(row.ids)  # a later attempt with the same payloads
-        if row.outcome == "ok":
-            self.acknowledged.update(dict.fromkeys(row.ids))
-
-    def _end(self, row: End) -> None:
-        self.ends[(row.topic, row.seq), row.lease].append(row)
-        if row.what == "ack" and row.outcome == "ok":
-            self.acks.append(row)
-
-    def era(self, at: int) -> int:
-        """Return how many power losses came before a time."""
-        return sum(loss <= at for loss in self.losses)
-
-    def ended(self, delivery: Delivery) -> list[End]:
-        """Return what was done under this delivery's lease, in order of time."""
-        job = (delivery.topic, delivery.seq)
-        return sorted(self.ends.get((job, delivery.lease), ()), key=lambda end: end.at)
-
-
-def _lost(seen: _Seen) -> tuple[list[str], list[str], list[str]]:
-    found = {delivery.id for delivery in seen.deliveries}
-    for what in ("dead_letter", "removed", "remaining"):
-        found |= seen.marked[what]
+def _lost(seen: Seen) -> tuple[list[str], list[str], list[str]]:
+    found = seen.found
     order = list(seen.acknowledged)
     kept = [index for index, id in enumerate(order) if id in found]
     if not kept:
@@ -166,7 +55,7 @@ def _lost(seen: _Seen) -> tuple[list[str], list[str], list[str]]:
     return order[:first], middle, order[last + 1 :]
 
 
-def _vanished(seen: _Seen) -> list[str]:
+def _vanished(seen: Seen) -> list[str]:
     """Return delivered payloads without an ack that may have counted, which are nowhere at the end."""
     settled = seen.marked["dead_letter"] | seen.marked["removed"] | seen.marked["remaining"]
     settled |= {d.id for d in seen.deliveries if any(end.what == "ack" for end in seen.ended(d))}
@@ -174,27 +63,27 @@ def _vanished(seen: _Seen) -> list[str]:
     return [id for id in delivered if id not in settled and id in seen.acknowledged]
 
 
-def _unexpected(seen: _Seen) -> list[str]:
+def _unexpected(seen: Seen) -> list[str]:
     found = []
     places = [(d.id, f"delivered as seq {d.seq} of {d.topic!r}") for d in seen.deliveries]
-    for what in ("dead_letter", "remaining"):
+    for what in ("dead_letter", "remaining", "watched"):
         places += [(id, f"seen as {what.replace('_', ' ')}") for id in sorted(seen.marked[what])]
     for id, place in dict(places).items():
         if id in seen.failed:
             found.append(f"{id}: {place}, though its produce failed")
         elif id not in seen.sent:
             found.append(f"{id}: {place}, but never sent")
-    for (topic, seq), deliveries in seen.by_job.items():
-        ids = list(dict.fromkeys(delivery.id for delivery in deliveries))
-        if len(ids) > 1:
-            found.append(f"seq {seq} of {topic!r} was delivered as {' and as '.join(ids)}")
+    by_seq: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for topic, seq, id in seen.places:
+        by_seq[topic, seq].append(id)
+    found += [f"seq {seq} of {topic!r} was {' and '.join(ids)}" for (topic, seq), ids in by_seq.items() if len(ids) > 1]
     return found
 
 
-def _duplicated(seen: _Seen) -> list[str]:
+def _duplicated(seen: Seen) -> list[str]:
     found = []
     for (topic, seq), deliveries in seen.by_job.items():
-        for before, after in _neighbours(deliveries):
+        for before, after in neighbours(deliveries):
             if seen.era(before.at) != seen.era(after.at):
                 continue  # a power loss may have set the counts back
             if after.deliveries <= before.deliveries:
@@ -205,20 +94,23 @@ def _duplicated(seen: _Seen) -> list[str]:
         if len({(d.lease, d.deliveries) for d in deliveries}) > len({d.lease for d in deliveries}):
             found.append(f"{deliveries[0].id} (seq {seq} of {topic!r}): one lease was answered with different counts")
     seqs: dict[tuple[str, str], set[int]] = defaultdict(set)
-    for delivery in seen.deliveries:
-        seqs[delivery.topic, delivery.id].add(delivery.seq)
+    for topic, seq, id in seen.places:
+        seqs[topic, id].add(seq)
     for (topic, id), places in seqs.items():
         if len(places) > 1 and id not in seen.marked["redriven"]:
             found.append(f"{id}: one payload became seqs {sorted(places)} of {topic!r}")
     return found
 
 
-def _undone(seen: _Seen) -> list[str]:
-    """Return jobs delivered, or counted, after their ack was acknowledged."""
+def _undone(seen: Seen) -> list[str]:
+    """Return jobs delivered, counted, or still there after their ack was acknowledged."""
     found = []
+    there = (seen.marked["dead_letter"] | seen.marked["remaining"]) - seen.marked["redriven"]
     for ack in seen.acks:
         deliveries = seen.by_job.get((ack.topic, ack.seq), [])
         mine = next((d for d in deliveries if d.lease == ack.lease), None)
+        if mine is not None and mine.id in there:
+            found.append(f"{mine.id} (seq {ack.seq} of {ack.topic!r}): acked under {ack.lease}, and there at the end")
         for other in deliveries:
             if other.lease == ack.lease:
                 continue
@@ -232,10 +124,10 @@ def _undone(seen: _Seen) -> list[str]:
     return found
 
 
-def _overlapping(seen: _Seen) -> list[str]:
+def _overlapping(seen: Seen) -> list[str]:
     found = []
     for (topic, seq), deliveries in seen.by_job.items():
-        for before, after in _neighbours(deliveries):
+        for before, after in neighbours(deliveries):
             if seen.era(before.at) != seen.era(after.at):
                 continue
             deadline, ended_at = _held_until(seen, before, after.at)
@@ -247,7 +139,7 @@ def _overlapping(seen: _Seen) -> list[str]:
     return found
 
 
-def _held_until(seen: _Seen, delivery: Delivery, before_ms: int) -> tuple[int, int | None]:
+def _held_until(seen: Seen, delivery: Delivery, before_ms: int) -> tuple[int, int | None]:
     """Return the deadline that certainly holds at a time, and when the lease may have ended before it."""
     deadline = delivery.deadline
     for end in seen.ended(delivery):
@@ -259,9 +151,51 @@ def _held_until(seen: _Seen, delivery: Delivery, before_ms: int) -> tuple[int, i
     return deadline, None
 
 
-def _neighbours(deliveries: list[Delivery]) -> Iterable[tuple[Delivery, Delivery]]:
-    """Pair every delivery of a job with the one before it; a repeated answer to one claim counts once."""
-    distinct: dict[str, Delivery] = {}
-    for delivery in deliveries:
-        distinct.setdefault(delivery.lease, delivery)
-    return pairwise(distinct.values())
+def _out_of_order(seen: Seen) -> list[str]:
+    """Return answers of one producer whose seqs do not rise, and reads that skip or repeat a seq."""
+    found = []
+    last: dict[tuple[str, str], int] = {}
+    answered: set[str] = set()
+    for call in seen.calls:
+        if not call.seqs or answered.issuperset(call.ids):  # a repeated call is answered with its first seqs
+            continue
+        answered.update(call.ids)
+        before = last.get((call.by, call.topic), 0)
+        if len(call.seqs) != len(call.ids) or any(b <= a for a, b in pairwise([before, *call.seqs])):
+            found.append(f"{call.ids[0]}: {call.by!r} was answered {call.seqs} of {call.topic!r} after {before}")
+        last[call.by, call.topic] = max(call.seqs)
+    for (by, topic), reads in seen.watches.items():
+        seen_by = [pair for read in reads for pair in zip(read.seqs, read.ids, strict=True)]
+        found += [
+            f"{id}: {by!r} saw it, seq {b} of {topic!r}, after seq {a}"
+            for (a, _), (b, id) in pairwise(seen_by)
+            if b != a + 1
+        ]
+    return found
+
+
+def _torn(seen: Seen) -> list[str]:
+    """Return calls without an acknowledgement of which some payloads are there and some are not."""
+    found, there = {}, seen.found
+    for call in seen.calls:
+        ids = set(call.ids)
+        if ids.isdisjoint(seen.acknowledged) and not ids.isdisjoint(there) and not ids <= there:
+            names = ", ".join(sorted(ids - there))
+            found[names] = f"{min(ids & there)}: appended, but not {names} of the same call"
+    return list(found.values())
+
+
+def _misburied(seen: Seen, deliveries_max: Mapping[str, int]) -> list[str]:
+    """Return jobs delivered more often than allowed, and dead letters before the last delivery that is."""
+    found, limits = [], {}
+    for delivery in seen.deliveries:
+        limit = deliveries_max.get(delivery.topic, 0)
+        limits[delivery.id] = limit
+        if limit and delivery.deliveries > limit:
+            found.append(f"{delivery.id} (seq {delivery.seq} of {delivery.topic!r}): delivery {delivery.deliveries}")
+    limits |= {id: deliveries_max.get(call.topic, 0) for call in seen.calls if call.topic for id in call.ids}
+    for id, count in seen.buried.items():
+        limit = limits.get(id, 0)
+        if limit and count and count != limit:
+            found.append(f"{id}: a dead letter after {count} deliveries of {limit}")
+    return found

@@ -10,6 +10,8 @@ How to record, so that no false anomaly is reported:
 - A call whose answer never came is ``unknown``: it counts as done wherever that excuses something, and as not done
   wherever that does. A produce that was only invoked is the same.
 - Record the end: the claims and acks of a last drain, or what ``remaining`` finds. A job that is nowhere is lost.
+- An answered produce may name its producer and its seqs: the seqs of one producer, which sends one call at a time, must
+  rise.
 """
 
 from __future__ import annotations
@@ -19,17 +21,29 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["Call", "Delivery", "End", "History", "Mark", "Outcome", "Row"]
+__all__ = ["Call", "Delivery", "End", "History", "Mark", "Outcome", "Row", "Watched"]
 
 Outcome = Literal["invoke", "ok", "unknown", "fail"]
 
 
 class Call(msgspec.Struct, frozen=True, tag="produce"):
-    """A produce of payloads: first ``invoke``, then its outcome."""
+    """A produce of payloads: first ``invoke``, then its outcome, with the seqs that were answered."""
 
     ids: list[str]
     outcome: Outcome
     at: int = 0
+    topic: str = ""
+    by: str = ""
+    seqs: list[int] = []
+
+
+class Watched(msgspec.Struct, frozen=True, tag="watched"):
+    """Records that one reader of a topic saw, in their order. Nothing may be removed from the topic meanwhile."""
+
+    by: str
+    topic: str
+    seqs: list[int]
+    ids: list[str]
 
 
 class Delivery(msgspec.Struct, frozen=True, tag="delivery"):
@@ -60,16 +74,18 @@ class End(msgspec.Struct, frozen=True, tag="settle"):
 class Mark(msgspec.Struct, frozen=True, tag="mark"):
     """A fact about payloads, or (``power_loss``) about everything.
 
-    ``dead_letter``: seen in a dead-letter topic. ``redriven``: put back to work, under a new seq. ``removed``: deleted
-    or evicted on request. ``remaining``: still in the queue at the end.
+    ``dead_letter``: seen in a dead-letter topic, after so many ``deliveries`` each where they are known. ``redriven``:
+    put back to work, under a new seq. ``removed``: deleted or evicted on request. ``remaining``: still in the queue at
+    the end.
     """
 
     what: Literal["dead_letter", "redriven", "removed", "remaining", "power_loss"]
     ids: list[str] = []
     at: int = 0
+    deliveries: list[int] = []
 
 
-Row = Call | Delivery | End | Mark
+Row = Call | Delivery | End | Mark | Watched
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Row).decode
@@ -95,12 +111,25 @@ class History:
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)
 
-    def produce(self, ids: Iterable[str], outcome: Outcome, *, at: int = 0) -> None:
+    def produce(
+        self,
+        ids: Iterable[str],
+        outcome: Outcome,
+        *,
+        at: int = 0,
+        topic: str = "",
+        by: str = "",
+        seqs: Iterable[int] = (),
+    ) -> None:
         """Record that payloads are about to be sent (``invoke``), or the answer.
 
-        ``fail`` is for an error after which nothing was appended.
+        ``fail`` is for an error after which nothing was appended. Payloads of one call are appended all or none.
         """
-        self.rows.append(Call(list(ids), outcome, at))
+        self.rows.append(Call(list(ids), outcome, at, topic, by, list(seqs)))
+
+    def watched(self, topic: str, seqs: Iterable[int], ids: Iterable[str], *, by: str) -> None:
+        """Record what a watch, or a reader by ``diff``, returned next."""
+        self.rows.append(Watched(by, topic, list(seqs), list(ids)))
 
     def delivery(
         self, topic: str, seq: int, id: str, *, lease: str, node: str, deliveries: int, at: int, deadline: int
@@ -124,9 +153,9 @@ class History:
         """Record an extend and the deadline that it asked for or got."""
         self.rows.append(End("extend", topic, seq, lease, outcome, at, deadline))
 
-    def dead_letters(self, ids: Iterable[str], *, at: int = 0) -> None:
-        """Record payloads found in a dead-letter topic."""
-        self.rows.append(Mark("dead_letter", list(ids), at))
+    def dead_letters(self, ids: Iterable[str], *, at: int = 0, deliveries: Iterable[int] = ()) -> None:
+        """Record payloads found in a dead-letter topic, and how often each was delivered; 0 is for not known."""
+        self.rows.append(Mark("dead_letter", list(ids), at, list(deliveries)))
 
     def redriven(self, ids: Iterable[str], *, at: int = 0) -> None:
         """Record dead letters that were redriven: they may appear once more, under a new seq."""

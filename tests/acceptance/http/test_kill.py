@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tenure.testing.checker import HistoryReport, check_history
+from tenure.testing import HistoryReport, check_history
 from tests.acceptance.http.callers import Place
 from tests.acceptance.http.load import LEASE_MS, QUEUES, Load
 from tests.kit.restartable_server import SMALL_LOG, Serve, Serving

@@ -12,9 +12,12 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from math import inf
 from time import perf_counter
 from typing import Final
 
+from tenure.broker.answer import Reached
 from tenure.broker.engine import Engine
 from tenure.core.level import Level
 from tenure.errors import Indeterminate, TenureError
@@ -23,7 +26,7 @@ from tenure.log.interface import Sync
 __all__ = ["Committer", "InlineSync"]
 
 _WINDOW: Final = 16
-_SHORT_SHARE: Final = 3 / 4
+_LONG_MAX: Final = _WINDOW // 4
 _STALL_RATIO: Final = 20
 
 
@@ -36,18 +39,21 @@ class InlineSync:
 
     def __init__(self, short_us: int) -> None:
         self._short_us = short_us
-        self._recent: deque[float] = deque(maxlen=_WINDOW)
+        self._stall_us = short_us * _STALL_RATIO
+        self._recent: deque[float] = deque([inf] * _WINDOW)
+        self._long = self._stalls = _WINDOW
 
     def observe(self, took_us: float) -> None:
         """Record how long the disk took for one sync."""
-        self._recent.append(took_us)
+        recent = self._recent
+        recent.append(took_us)
+        forgotten_us = recent.popleft()
+        self._long += (took_us > self._short_us) - (forgotten_us > self._short_us)
+        self._stalls += (took_us > self._stall_us) - (forgotten_us > self._stall_us)
 
     def is_due(self) -> bool:
         """Return whether a small sync may run on the loop now."""
-        short_us, recent = self._short_us, self._recent
-        if len(recent) < _WINDOW or max(recent) > short_us * _STALL_RATIO:
-            return False
-        return sum(took_us <= short_us for took_us in recent) >= _WINDOW * _SHORT_SHARE
+        return not self._stalls and self._long <= _LONG_MAX
 
 
 logger = logging.getLogger("tenure.broker")
@@ -56,8 +62,8 @@ logger = logging.getLogger("tenure.broker")
 class Committer:
     """The way of batches from appended to written to synced, and the callers that wait for them.
 
-    ``attend`` serves the waiting callers. It is called after each sync, before any answer resolves, and at the end of a
-    turn in which a command changed a topic and was then refused.
+    ``attend`` serves the callers that wait on changed topics. It is called after each sync, before any answer resolves,
+    and at the end of a turn in which a command changed a topic and was then refused.
     """
 
     def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop, attend: Callable[[], None]) -> None:
@@ -70,8 +76,8 @@ class Committer:
         self._attend = attend
         self._inline = InlineSync(engine.settings.inline_sync_us)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tenure-sync")
-        self._write_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._sync_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._write_waiters: deque[tuple[int, Reached]] = deque()
+        self._sync_waiters: deque[tuple[int, Reached]] = deque()
         self.flush_planned = False
         self._sync_timer: asyncio.TimerHandle | None = None
         self._syncing: asyncio.Future[None] | None = None
@@ -90,9 +96,13 @@ class Committer:
     def wait(self, batch: int, level: int) -> asyncio.Future[None]:
         """Return a future that is done when a batch reaches a level; it is this caller's own and may be cancelled."""
         future: asyncio.Future[None] = self._loop.create_future()
-        (self._write_waiters if level == Level.WRITTEN else self._sync_waiters).append((batch, future))
-        self.plan()
+        self.when_reached(batch, level, partial(_finish, future))
         return future
+
+    def when_reached(self, batch: int, level: int, call: Reached) -> None:
+        """Have ``call`` called when a batch reaches a level: without a turn of the loop in between, as a future has."""
+        (self._write_waiters if level == Level.WRITTEN else self._sync_waiters).append((batch, call))
+        self.plan()
 
     @property
     def is_awaited(self) -> bool:
@@ -171,12 +181,17 @@ class Committer:
         except TenureError as error:
             self.fail(error)
             return
-        self.engine.metrics.syncs += 1
-        self.engine.metrics.sync_ms.observe((perf_counter() - started) * 1000)
+        took_ms = (perf_counter() - started) * 1000
         self._spread(batch)
+        self._want_sync()
+        self._loop.call_soon(self._tidy, took_ms)
+
+    def _tidy(self, took_ms: float) -> None:
+        """Do what follows a sync and concerns no caller: in a turn of its own, because answers leave first."""
+        self.engine.totals.syncs += 1
+        self.engine.totals.sync_ms.observe(took_ms)
         self.after_sync()
         self._plan_seal()
-        self._want_sync()
 
     def _plan_seal(self) -> None:
         """Plan a sealing batch for when nothing more is appended: it is the later witness of this sync, without which
@@ -206,10 +221,8 @@ class Committer:
             logger.error("%s", self.failed.message)
         _resolve(self._write_waiters, self.engine.log.written_batch)
         for waiters in (self._write_waiters, self._sync_waiters):
-            for _, future in waiters:
-                if not future.done():
-                    future.set_exception(self.failed)
-            waiters.clear()
+            while waiters:
+                waiters.popleft()[1](self.failed)
         self.after_failure()
 
     async def finish(self, last: Callable[[], None]) -> None:
@@ -237,8 +250,16 @@ class Committer:
         await self._loop.run_in_executor(self._thread, work)
 
 
-def _resolve(waiters: deque[tuple[int, asyncio.Future[None]]], batch: int) -> None:
+def _resolve(waiters: deque[tuple[int, Reached]], batch: int) -> None:
     while waiters and waiters[0][0] <= batch:
-        _, future = waiters.popleft()
-        if not future.done():
-            future.set_result(None)
+        waiters.popleft()[1](None)
+
+
+def _finish(future: asyncio.Future[None], error: TenureError | None) -> None:
+    """End the wait of a caller; it may have been cancelled."""
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)

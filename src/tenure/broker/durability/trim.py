@@ -3,7 +3,7 @@
 The log is kept below twice its live bytes plus a few segments. Frames, bases and tables come on top of the live bytes,
 and where jobs are tiny they outweigh them: such a log would never be small enough. So what is rewritten is also bounded
 by half of what is dropped and present, and the cost of rewriting stays within the cost of having written. A step moves
-a bounded number of bytes; other work runs between.
+a bounded number of bytes in a bounded time; other work runs between.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from pyroaring import BitMap
 
 from tenure.broker.engine import Engine
-from tenure.broker.records import Frame
+from tenure.broker.frames import Frame
 from tenure.core.events import Carried, TopicCarried
 from tenure.core.state.frame_index import FramePlace, SegmentIndex
 from tenure.core.state.snapshot import dump_topic
@@ -42,10 +42,11 @@ def trim_due(engine: Engine) -> bool:
 
     On a full disk less is enough: an oldest segment that is used up, or acks that need the room kept for them.
     """
-    segments, log = engine.log.segments(), engine.log
+    log = engine.log
+    segments = log.segments(2)
     if len(segments) == 1:
         return False
-    total = _log_bytes(engine)
+    total = log.used_bytes
     slack = 0 if log.crowded else engine.settings.spare_segments * engine.settings.segment_bytes
     excess = total - 2 * engine.state.live_bytes - slack
     if excess > 0 and engine.dropped_bytes + total >= 2 * engine.rewritten_bytes and not _is_pinned(engine, excess):
@@ -58,23 +59,28 @@ def trim_due(engine: Engine) -> bool:
 def _is_pinned(engine: Engine, excess: int) -> bool:
     """Return whether a reader in another process has yet to read the oldest segment and its pin still holds."""
     pin = engine.pin
-    return pin is not None and engine.log.segments()[1].first_batch > pin.batch and excess <= pin.bytes_max
-
-
-def _log_bytes(engine: Engine) -> int:
-    return sum(segment.used_bytes for segment in engine.log.segments())
+    return pin is not None and engine.log.segments(2)[1].first_batch > pin.batch and excess <= pin.bytes_max
 
 
 def _is_spent(engine: Engine, segment: int) -> bool:
-    """Return whether a segment holds no live record, judged by the floors of its topics: then freeing it is cheap."""
-    topics = [engine.state.by_id.get(topic_id) for topic_id in engine.state.holders.get(segment, ())]
-    return all(
-        topic.floor >= _seq_after(topic, entry)
-        for topic in topics
-        if topic is not None
-        for entry in topic.frame_index
-        if entry.segment == segment
-    )
+    """Return whether a segment holds no live record, judged by the floors of its topics: then freeing it is cheap.
+
+    It is asked after every sync of a full disk. A topic that was found spent stays so, because only the newest segment
+    gets records: so each topic is looked at once, and then the one that holds the segment.
+    """
+    if engine.spent_below[0] != segment:
+        engine.spent_below = (segment, 0)
+    for topic_id in engine.state.holders.get(segment, BitMap()).iter_equal_or_larger(engine.spent_below[1]):
+        topic = engine.state.by_id.get(topic_id)
+        if topic is not None and _is_held_by(topic, segment):
+            engine.spent_below = (segment, topic_id)
+            return False
+    return True
+
+
+def _is_held_by(topic: Topic, segment: int) -> bool:
+    entries = [entry for entry in topic.frame_index if entry.segment == segment]
+    return any(topic.floor < _seq_after(topic, entry) for entry in entries)
 
 
 def trim_step(engine: Engine) -> int:
@@ -87,10 +93,10 @@ def trim_step(engine: Engine) -> int:
     engine.write()
     if engine.state.live_bytes != engine.trimmed_live_bytes:
         engine.trimmed_live_bytes, engine.fruitless_bytes = engine.state.live_bytes, 0
-    oldest, before = engine.log.segments()[0], _log_bytes(engine)
+    [oldest], before = engine.log.segments(1), engine.log.used_bytes
     is_empty = _empty(engine, oldest.number)
     engine.write()
-    moved_bytes = _log_bytes(engine) - before
+    moved_bytes = engine.log.used_bytes - before
     engine.rewritten_bytes += moved_bytes
     engine.fruitless_bytes += moved_bytes
     if not is_empty:
@@ -101,38 +107,49 @@ def trim_step(engine: Engine) -> int:
     return batch
 
 
+class _Budget:
+    """What one step may still move and how long it may take. The time is that of the machine, not log time."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._clock = engine.clock
+        self._end_ms = engine.clock.boot_ms() + engine.settings.trim_step_ms
+        self.left_bytes = engine.settings.trim_step_bytes
+
+    def is_spent(self) -> bool:
+        """Return whether the step has to end."""
+        return self.left_bytes <= 0 or self._clock.boot_ms() >= self._end_ms
+
+
 def _empty(engine: Engine, segment: int) -> bool:
     """Rewrite what matters in a segment, within the budget of one step; return True when nothing is left in it."""
-    state, budget = engine.state, engine.settings.trim_step_bytes
+    state, budget = engine.state, _Budget(engine)
     holders = state.holders.get(segment, BitMap())
-    for topic_id in sorted(holders):
+    while holders:
+        topic_id = holders.min()
         topic = state.by_id.get(topic_id)
-        if topic is not None:
-            budget -= _carry_topic(engine, topic, segment, budget)
-            if budget <= 0:
-                return False
-        holders.discard(topic_id)
+        if topic is None or _carry_topic(engine, topic, segment, budget):
+            holders.discard(topic_id)
+        if holders and budget.is_spent():
+            return False
     return True
 
 
-def _carry_topic(engine: Engine, topic: Topic, segment: int, budget: int) -> int:
-    """Rewrite what a topic has in the segment; return the bytes written: fewer than the budget when it is done."""
-    spent = 0
-    while spent < budget:
-        entry = next((entry for entry in topic.frame_index if entry.segment == segment), None)
-        if entry is None:
-            break
-        spent += _carry_frames(engine, topic, entry, budget - spent)
-    if spent < budget and topic.base == segment:
+def _carry_topic(engine: Engine, topic: Topic, segment: int, budget: _Budget) -> bool:
+    """Rewrite what a topic has in the segment, within the budget; return whether nothing of it is left there."""
+    while (entry := next((entry for entry in topic.frame_index if entry.segment == segment), None)) is not None:
+        _carry_frames(engine, topic, entry, budget)
+        if budget.is_spent():
+            return False
+    if topic.base == segment:
         now_ms = engine.now()
         engine.state.pass_time(topic, now_ms)
         snapshot = dump_topic(topic, now_ms=now_ms)
         engine.rewrite(TopicCarried(now_ms, topic.id, msgspec.Raw(snapshot)))
-        spent += len(snapshot)
-    return spent
+        budget.left_bytes -= len(snapshot)
+    return True
 
 
-def _carry_frames(engine: Engine, topic: Topic, entry: SegmentIndex, budget: int) -> int:
+def _carry_frames(engine: Engine, topic: Topic, entry: SegmentIndex, budget: _Budget) -> None:
     """Rewrite the live records of the next few frames of a piece as one frame; dead frames are only forgotten.
 
     What lies below the floor is passed over in one step; looking at any other frame costs a little of the budget too.
@@ -140,28 +157,28 @@ def _carry_frames(engine: Engine, topic: Topic, entry: SegmentIndex, budget: int
     """
     taken: list[Taken] = []
     missing: list[int] = []
-    index, size = max(bisect_right(entry.firsts, topic.floor) - 1, 0), 1
-    while index < len(entry.firsts) and size < budget:
+    index, firsts = max(bisect_right(entry.firsts, topic.floor) - 1, 0), entry.firsts
+    start = index
+    while index < len(firsts) and (index == start or not budget.is_spent()):
         place = entry.place(index)
         alive = _alive(topic, entry, index)
-        size += _LOOK_BYTES
+        budget.left_bytes -= _LOOK_BYTES
         if alive:
             frame, is_read = _frame(engine, topic, place, end=alive[-2] + alive[-1])
             if taken and not fits(topic, taken[0], place, frame):
                 break
             taken.append((place, frame, alive))
             missing += [] if is_read else alive
-            size += place[2]
+            budget.left_bytes -= place[2]
         index += 1
-    end = entry.firsts[index] if index < len(entry.firsts) else _seq_after(topic, entry)
+    end = firsts[index] if index < len(firsts) else _seq_after(topic, entry)
     if not taken:
-        topic.cut_frames(entry.firsts[0], end)
-        return size
-    event = carried(engine.now(), topic, taken, lo=entry.firsts[0], hi=end)
+        topic.cut_frames(firsts[0], end)
+        return
+    event = carried(engine.now(), topic, taken, lo=firsts[0], hi=end)
     engine.rewrite(event)
     if missing:
         _logger.warning("topic %s: the payload of seqs %s is lost: %s", topic.name, _spelled(missing), event.lost)
-    return size
 
 
 def _spelled(runs: list[int]) -> str:
@@ -177,7 +194,7 @@ def _frame(engine: Engine, topic: Topic, place: FramePlace, *, end: int) -> tupl
     may be whole.
     """
     try:
-        return engine.reader.frame(place[1]), True
+        return engine.reader.frame(place[1], place[2]), True
     except Corrupt as error:
         if error.code == "unreadable" and engine.reader.refused_ms(place[1] >> 32, engine.now()) < PATIENCE_MS:
             raise
@@ -221,15 +238,21 @@ def carried(now_ms: int, topic: Topic, taken: list[Taken], *, lo: int, hi: int) 
     seqs: list[int] = []
     ats_ms: list[int] = []
     tss_ms: list[int] = []
-    sizes: list[int] = []
+    ends = array("I")
     blobs: list[bytes] = []
     for place, frame, runs in taken:
+        table = frame.table
         for start, n in zip(runs[::2], runs[1::2], strict=True):
-            for index in frame.table.between(start, start + n):
-                seqs.append(frame.table.seq(index))
-                ats_ms.append(place[3] if frame.ats_ms is None else frame.ats_ms[index])
-                tss_ms.append(frame.ts_ms if frame.tss_ms is None else frame.tss_ms[index])
-                sizes.append(frame.table.size(index))
-                blobs.append(frame.blob(index))
-    ends, first = array("I", accumulate(sizes)).tobytes(), taken[0][1]
-    return Carried(now_ms, topic.id, lo, hi, seqs, ats_ms, tss_ms, ends, b"".join(blobs), first.plain, first.lost)
+            chosen = table.between(start, start + n)
+            if not chosen:
+                continue
+            moved = (ends[-1] if ends else 0) - table.start(chosen.start)
+            ends.extend([end + moved for end in table.ends[chosen.start : chosen.stop]])
+            seqs += [table.seq(index) for index in chosen]
+            ats_ms += [place[3]] * len(chosen) if frame.ats_ms is None else frame.ats_ms[chosen.start : chosen.stop]
+            tss_ms += [frame.ts_ms] * len(chosen) if frame.tss_ms is None else frame.tss_ms[chosen.start : chosen.stop]
+            blobs.append(frame.payload(chosen))
+    first = taken[0][1]
+    return Carried(
+        now_ms, topic.id, lo, hi, seqs, ats_ms, tss_ms, ends.tobytes(), b"".join(blobs), first.plain, first.lost
+    )

@@ -5,21 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+from tenure.broker.durability.checkpoints import Checkpoints
 from tenure.broker.durability.committer import Committer
 from tenure.broker.durability.trim import trim_due, trim_step
 from tenure.broker.engine import Engine
 from tenure.errors import TenureError
 from tenure.log import checkpoint
 from tenure.log.disk import Disk
-from tenure.log.interface import Position
 
 __all__ = ["Upkeep"]
 
 logger = logging.getLogger("tenure.broker")
-
-_CHECKPOINT_SHARE = 8
 
 
 class Upkeep:
@@ -30,10 +29,10 @@ class Upkeep:
         self._committer = committer
         self._disk = disk
         self._tasks: set[asyncio.Task[None]] = set()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tenure-spares")
         self._trimming = False
         self._hindrance = ""
-        self._checkpoint_due_bytes = engine.log_bytes + engine.settings.checkpoint_bytes
-        self._checkpointing = False
+        self._checkpoints = None if disk is None else Checkpoints(engine, committer, disk)
         self._finished = False
         self._finishing: asyncio.Task[None] | None = None
         self._mark_timer = self._plan_mark()
@@ -44,8 +43,10 @@ class Upkeep:
             return
         if not self._trimming and trim_due(self._engine):
             self._start(self._trim)
-        if not self._checkpointing and self._disk is not None and self._engine.log_bytes > self._checkpoint_due_bytes:
-            self._start(self._checkpoint)
+        if self._engine.log.spares_due():
+            self._start(self._prepare)
+        if self._checkpoints is not None and self._checkpoints.is_due():
+            self._start(self._checkpoints.make)
 
     def _plan_mark(self) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(self._engine.settings.time_mark_ms / 1000, self._mark)
@@ -71,6 +72,10 @@ class Upkeep:
             await work()
         except Exception:
             logger.exception("upkeep ended in an error; the next sync tries again")
+
+    async def _prepare(self) -> None:
+        """Allocate the next segment in a thread of its own: neither the loop nor a sync waits for the disk."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._engine.log.prepare_spares)
 
     async def _trim(self) -> None:
         """Empty and drop old segments, a step at a time, while trimming is due.
@@ -98,26 +103,6 @@ class Upkeep:
         finally:
             self._trimming = False
 
-    async def _checkpoint(self) -> None:
-        """Write the state beside the log, after the log is durable up to the same position."""
-        self._checkpointing = True
-        try:
-            self._engine.write()
-            position, payload = self._engine.log.position(), self._engine.checkpoint()
-            await self._committer.durable(position.batch - 1)
-            await self._save(position, payload)
-            size = max(self._engine.settings.checkpoint_bytes, _CHECKPOINT_SHARE * len(payload))
-            self._checkpoint_due_bytes = self._engine.log_bytes + size
-        except TenureError:
-            self._checkpoint_due_bytes = self._engine.log_bytes + self._engine.settings.checkpoint_bytes
-        finally:
-            self._checkpointing = False
-
-    async def _save(self, position: Position, payload: bytes) -> None:
-        disk = self._disk
-        assert disk is not None
-        await self._committer.run_in_thread(lambda: checkpoint.save(disk, position, payload))
-
     async def finish(self) -> None:
         """Stop, make everything durable, write a checkpoint, and close the log.
 
@@ -131,9 +116,14 @@ class Upkeep:
     async def _finish(self) -> None:
         self._mark_timer.cancel()
         self._mark_if_silent(self._engine.settings.time_mark_ms // 60)
+        if self._checkpoints is not None:
+            self._checkpoints.abort()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        self._thread.shutdown(wait=True)
         await self._committer.finish(self._leave)
+        if self._checkpoints is not None:
+            self._checkpoints.close()
 
     def _leave(self) -> None:
         """Do the disk work of closing, in the thread."""

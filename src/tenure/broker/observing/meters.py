@@ -2,12 +2,13 @@
 
 They are kept in memory and never logged: they are about this process's time, and a restart starts them again. They see
 each event before the fold does, while the state still shows which lease held a job since when. An event of a thousand
-jobs is measured at a few of them, evenly spread and weighted, so that it costs what one of few jobs does.
+jobs is measured at a few of them, evenly spread and weighted, so that it costs what one of few jobs does. In the same
+way a queue that has had a thousand jobs is measured at one in eight of those that come one by one.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Final
 
 from tenure.broker.observing.metrics import Histogram
@@ -28,6 +29,8 @@ TIME_BOUNDS_MS: Final = (
 )
 DELIVERY_BOUNDS: Final = (1, 2, 3, 4, 5, 7, 10, 15, 20, 50)
 _SAMPLES: Final = 8
+_ALL_MEASURED: Final = 1_000
+"""How many jobs of a queue are all measured, where they come one by one."""
 
 
 class QueueTotals:
@@ -55,33 +58,39 @@ class Meters:
 
         Returns how many jobs the event is about, as the others do.
         """
-        queue, runs, now_ms = topic.queue, event.runs, event.at_ms
+        queue, entries, runs = topic.queue, topic.frame_index, event.runs
         assert queue is not None
-        meters = self._queues.get(event.topic) or self._begin(event)
-        total, samples = _sample(runs) if len(runs) > 2 or runs[1] > 1 else (1, ((runs[0], 1),))
-        meters.claimed += total
+        meters, counts = self._queues.get(event.topic) or self._begin(event), queue.deliveries
+        seen = meters.claimed
+        if runs[1] == 1 and seen >= _ALL_MEASURED and seen % _SAMPLES and not counts and len(runs) == 2:
+            meters.claimed = seen + 1
+            return 1
+        total, samples = _sample(runs, 0 if counts else seen)
+        meters.claimed = seen + total
         for seq, weight in samples:
-            before = queue.deliveries.get(seq) if queue.deliveries else None
-            if before is None:
-                entries = topic.frame_index
-                at, index = (0, bisect_right(entries[0].firsts, seq) - 1) if len(entries) == 1 else find(entries, seq)
-                meters.in_queue_ms.observe(max(now_ms - entries[at].times_ms[max(index, 0)], 0), weight)
-            elif before + 1 >= meters.worst[1] or topic.is_dead(meters.worst[0]):
-                meters.worst = (seq, before + 1)
+            if seq not in counts:
+                at, index = find(entries, seq)
+                meters.in_queue_ms.observe(max(event.at_ms - entries[at].times_ms[max(index, 0)], 0), weight)
+            elif counts[seq] + 1 >= meters.worst[1] or topic.is_dead(meters.worst[0]):
+                meters.worst = (seq, counts[seq] + 1)
         return total
 
     def acked(self, topic: Topic, event: Acked) -> int:
         """Measure how long work took, and how many deliveries."""
         queue, runs = topic.queue, event.runs
         assert queue is not None
-        meters = self._queues.get(event.topic) or self._begin(event)
-        total, samples = _sample(runs) if len(runs) > 2 or runs[1] > 1 else (1, ((runs[0], 1),))
-        meters.acked += total
+        meters, counts = self._queues.get(event.topic) or self._begin(event), queue.deliveries
+        seen = meters.acked
+        if runs[1] == 1 and seen >= _ALL_MEASURED and seen % _SAMPLES and len(runs) == 2:
+            meters.acked = seen + 1
+            return 1
+        total, samples = _sample(runs, seen)
+        meters.acked = seen + total
         for seq, weight in samples:
-            lease = queue.in_flight.get(seq)
-            if lease is not None:
-                meters.processing_ms.observe(event.at_ms - lease.since_ms, weight)
-                meters.deliveries.observe(queue.deliveries.get(seq, 1), weight)
+            row = queue.in_flight.get(seq)
+            if row is not None:
+                meters.processing_ms.observe(event.at_ms - queue.leases.since_ms(row), weight)
+                meters.deliveries.observe(counts.get(seq, 1), weight)
         return total
 
     def released(self, event: Released) -> int:
@@ -125,8 +134,13 @@ class Meters:
         )
 
 
-def _sample(runs: list[int]) -> tuple[int, list[tuple[int, int]]]:
-    """Return how many seqs are in these runs, and a few of them, evenly spread, each with how many it stands for."""
+def _sample(runs: list[int], seen: int) -> tuple[int, Sequence[tuple[int, int]]]:
+    """Return how many seqs are in these runs, and a few of them, evenly spread, each with how many it stands for.
+
+    ``seen`` counts the jobs before these: a single one after many stands for its neighbours, which are not measured.
+    """
+    if len(runs) == 2 and runs[1] == 1:
+        return 1, ((runs[0], 1 if seen < _ALL_MEASURED else _SAMPLES),)
     total = count(runs)
     if total <= _SAMPLES:
         return total, [(seq, 1) for seq in each(runs)]

@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 
 from tenure.broker.durability.trim import Taken, carried, fits
 from tenure.broker.engine import Engine
-from tenure.broker.records import Frame
+from tenure.broker.frames import Frame
 from tenure.broker.salvage.gather import GatheredLog, GatheredTopic
 from tenure.broker.salvage.report import KeptRouter, KeptTopic, Rebuilt
 from tenure.clock import Clock, SystemClock
@@ -180,7 +180,7 @@ def _carry(engine: Engine, topic: Topic, taken: list[Taken]) -> list[int]:
 
 def _index_tags(topic: Topic, frame: Frame) -> None:
     for index in range(len(frame.table.ends)):
-        _, extras = unpack(frame.blob(index), frame.plain)
+        _, extras = unpack(frame.payload(range(index, index + 1)), frame.plain)
         if extras.tag is not None:
             if topic.tags is None:
                 topic.tags = TagIndex(topic.is_dead)

@@ -38,7 +38,7 @@ class ServingLoop:
         self.alarms = Alarms(
             loop, engine.now, clock=engine.clock_ms, check_ms=engine.settings.clock_check_ms, after=self.settle
         )
-        self.committer = engine.durability = Committer(engine, loop, self._attend)
+        self.committer = engine.durability = Committer(engine, loop, self._attend_if_awaited)
         self.committer.after_failure = self._on_failure
         self.committer.abandon = self._abandon
         self.coordinator = Coordinator(
@@ -207,6 +207,15 @@ class ServingLoop:
         if not self.committer.flush_planned:
             self.committer.plan()
 
+    def _attend_if_awaited(self) -> None:
+        """Serve the changed topics, where a caller or a router waits for them."""
+        if self.coordinator.waiting or self.readings or self.engine.state.routers_from:
+            self._attend()
+        else:
+            self.engine.changed_topics.clear()
+            if self.engine.state.ended:
+                self.report_ended()
+
     def _attend(self) -> None:
         """Serve the changed topics: forward along their routers, and wake the callers that wait on them.
 
@@ -233,7 +242,6 @@ class ServingLoop:
         for topic in changed:
             self._attend_later(topic)
         changed.clear()
-        self.committer.plan()
 
     def _attend_once(self, topic: Topic, attended: set[Topic]) -> None:
         if topic in attended or topic in self.coordinator.resting:

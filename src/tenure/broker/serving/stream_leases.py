@@ -121,7 +121,7 @@ class StreamLeases:
             seqs = [seq for seq in queue.in_flight if any(lo <= seq < lo + n for lo, n in _pairs(runs))]
         named: dict[int, int] = {}
         for seq in seqs:
-            lease = queue.in_flight.get(seq)
+            lease = queue.holder(seq)
             if lease is not None and lease.number in self._lent:
                 named[lease.number] = named.get(lease.number, 0) + 1
         return named

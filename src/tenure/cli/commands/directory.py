@@ -135,7 +135,7 @@ def _topic(state: State, topic: Topic, now: int) -> dict[str, Any]:
         about["queue"] = {
             "ready": ready_count(topic, topic.queue),
             "in_flight": len(topic.queue.in_flight),
-            "leases": len(topic.queue.leases),
+            "leases": topic.queue.leases.count,
             "delayed": len(topic.queue.delayed),
             "parked": len(topic.queue.parked),
             "dead_lettered": topic.queue.dead_lettered,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tenure.client.calls.requests import call, request_of
 from tenure.client.config import check_config
-from tenure.client.plan.encode import encode_body, list_match, list_seqs, path_of, query_of, records_text
+from tenure.client.plan.encode import encode_body, list_match, list_seqs, path_of, records_text
 from tenure.client.plan.retry import Answered, exchange, reply_of
 from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan, Take
@@ -36,13 +36,13 @@ def produce(session: Session, topic: str, records: Iterable[Any], **options: Unp
     A `tenure.Record` or bytes is JSON text, anything else is encoded. Without a key or a mark of the caller's, the call
     goes over a lane. Raises Invalid, NotFound, Denied, Conflict, Overloaded, Closed, Indeterminate.
     """
-    path = query_of(path_of(topic), return_seqs=False)
+    path = f"{path_of(topic)}?return_seqs=false"
     fields = AppendFields(**options)
     _check_fields(fields, topic=topic)
     text = records_text(records)
     if fields.idempotency_key is not None or fields.client_id is not None:
         return (yield from _append(session, topic, path, _body(text, fields)))
-    lane = yield Take(session.lanes, session.settings.acquire_ms)
+    lane = session.lanes.take() or (yield Take(session.lanes, session.settings.acquire_ms))
     try:
         marked = replace(fields, client_id=lane.client_id, client_seq=lane.advance())
         return (yield from _append(session, topic, path, _body(text, marked)))

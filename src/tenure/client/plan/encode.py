@@ -49,12 +49,16 @@ def _model(value: Any) -> msgspec.Raw:
 
 _encode = msgspec.json.Encoder(enc_hook=_model).encode
 _look = msgspec.json.Decoder(msgspec.Raw).decode
+_TEXTS = (bytes, bytearray, memoryview, msgspec.Raw)
+"""Types of JSON text."""
 
 
 def json_text(value: Any) -> JsonText:
     """Encode a value as JSON text. Raises Invalid where it has no such form."""
-    if isinstance(value, (bytes, bytearray, memoryview, msgspec.Raw)):
-        return _checked(bytes(value))
+    return _checked(bytes(value)) if isinstance(value, _TEXTS) else _encode_values(value)
+
+
+def _encode_values(value: Any) -> bytes:
     try:
         return _encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError, NotImplementedError) as error:
@@ -88,10 +92,28 @@ def records_text(records: Iterable[Any]) -> bytes:
     """Encode the ``records`` of an append as a JSON array. Raises Invalid, also where there is none."""
     if isinstance(records, (str, bytes, bytearray, Mapping, Record)):
         raise Invalid("records must be a list of records; got one alone: put it in a list")
-    texts = [record if type(record) is RecordText else record_text(record) for record in records]
-    if not texts:
+    entries = [_Entry(record) if type(record) in _PLAIN else _entry(record) for record in records]
+    if not entries:
         raise Invalid("records must hold at least one record")
-    return b"[%b]" % b",".join(texts)
+    return _encode_values(entries)
+
+
+class _Entry(msgspec.Struct, frozen=True, gc=False):
+    """A record that has nothing but data, which is encoded with all others in one go."""
+
+    data: Any
+
+
+_PLAIN = frozenset({dict, list, str, int, float, bool, type(None)})
+"""Types of values that are neither JSON text nor a record."""
+
+
+def _entry(record: Any) -> msgspec.Raw | _Entry:
+    if isinstance(record, RecordText):
+        return msgspec.Raw(record)
+    if isinstance(record, Record):
+        return msgspec.Raw(record_text(record))
+    return _Entry(msgspec.Raw(_checked(bytes(record))) if isinstance(record, _TEXTS) else record)
 
 
 def record_text(value: Any) -> RecordText:

@@ -59,7 +59,7 @@ class ProducerLanes:
         """The number of lanes, and so of the marks that the broker keeps for this client on one topic."""
         return self._made
 
-    def take(self, taker: Taker) -> ProducerLane | None:
+    def take(self, taker: Taker | None = None) -> ProducerLane | None:
         """Return a free lane; or None, and pass one to ``taker`` as soon as there is."""
         with self._lock:
             if self._free:
@@ -67,7 +67,8 @@ class ProducerLanes:
             if self._made < self._count_max:
                 self._made += 1
                 return ProducerLane(self._name, self._made)
-            self._takers[taker] = None
+            if taker is not None:
+                self._takers[taker] = None
             return None
 
     def forget(self, taker: Taker) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import select
 import socket
 import ssl
+import struct
 import threading
 import time
 
@@ -24,6 +25,9 @@ __all__ = ["SocketWire"]
 
 _FIRST_BYTES = 16 * 1024
 _CHUNK_BYTES = 256 * 1024
+_TIMEVAL = struct.Struct("@ll")
+_TIMEOUTS = (BlockingIOError, TimeoutError)
+"""The errors of a socket whose limit is over: of the kernel, and of Python."""
 
 
 class SocketWire:
@@ -107,6 +111,7 @@ def _connect(origin: Origin, timeout_s: float) -> socket.socket:
             if origin.tls is not None:
                 sock.settimeout(max(until_s - time.monotonic(), 0.001))
                 sock = origin.tls.wrap_socket(sock, server_hostname=origin.host)
+            sock.settimeout(None)  # the kernel keeps the limits, see `_Connection`
             close_in_child(sock)
             return sock
         except OSError as error:
@@ -119,10 +124,15 @@ def _connect(origin: Origin, timeout_s: float) -> socket.socket:
 
 
 class _Connection:
-    """A socket and the reader of its responses; one thread uses it at a time, and any may call `interrupt`."""
+    """A socket and the reader of its responses; one thread uses it at a time, and any may call `interrupt`.
+
+    The limits of its waits are kept by the kernel, as options of the socket: a limit of Python's own costs a system
+    call more for each send and each receive.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
+        self._timeout_s = 0.0
         self._reader = ResponseReader()
         self._used_s = 0.0
         self._polled = select.poll()
@@ -142,12 +152,11 @@ class _Connection:
 
     def send(self, pieces: tuple[bytes, ...], *, timeout_s: float) -> None:
         """Send a request. A server that stopped reading is no error yet: its response may say why."""
-        sock = self._sock
-        sock.settimeout(timeout_s)
+        self._limit(timeout_s)
         try:
             for piece in pieces:
-                sock.sendall(piece)
-        except TimeoutError as error:
+                self._sock.sendall(piece)
+        except _TIMEOUTS as error:
             raise WireError(f"the server did not take the request within {timeout_s} s", sent=True) from error
         except OSError:
             pass
@@ -183,14 +192,31 @@ class _Connection:
         try:
             if timeout_s <= 0:
                 raise TimeoutError("the answer took too long")
-            self._sock.settimeout(timeout_s)
+            self._limit(timeout_s)
             data = self._sock.recv(bytes_max)
+        except _TIMEOUTS as error:
+            raise WireError("timed out", sent=True) from error
         except OSError as error:
             raise WireError(str(error) or type(error).__name__, sent=True) from error
         if data:
             self._reader.feed(data)
         else:
             self._reader.feed_eof()
+
+    def _limit(self, timeout_s: float) -> None:
+        """Bound every wait of the socket by ``timeout_s``. TLS tries again when the kernel gives up, so there Python
+        keeps the limit.
+        """
+        if timeout_s == self._timeout_s:
+            return
+        self._timeout_s = timeout_s
+        if isinstance(self._sock, ssl.SSLSocket):
+            self._sock.settimeout(timeout_s)
+            return
+        limit = _TIMEVAL.pack(*divmod(max(int(timeout_s * 1_000_000), 1), 1_000_000))  # 0 would mean no limit
+        with contextlib.suppress(OSError):  # closed by another thread: the next call finds out
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
 
     def interrupt(self) -> None:
         """End a read that another thread is in, and every later one."""

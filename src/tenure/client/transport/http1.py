@@ -17,6 +17,10 @@ _COPIED_BYTES_MAX = 64 * 1024
 """A body up to here is copied behind its head: one packet, and one system call."""
 
 
+_HEADERS = {name.encode(): name for name in ("content-length", "content-type", "retry-after", "transfer-encoding")}
+"""The headers of a response that are kept: what else a server sends is not looked at."""
+
+
 class RequestEncoder:
     """Writes requests to one server. The headers that each of them has are encoded once."""
 
@@ -115,8 +119,9 @@ class ResponseReader:
             self.keep_alive = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self.is_complete:
-            self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        known = _HEADERS.get(name) or _HEADERS.get(name.lower())
+        if known is not None and not self.is_complete:
+            self._headers[known] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         if self.is_complete:

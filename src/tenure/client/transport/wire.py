@@ -33,7 +33,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
 
 class Response(msgspec.Struct, frozen=True, gc=False):
-    """One whole answer; header names are lower case."""
+    """One whole answer. Of its headers those are there that a client looks at; their names are lower case."""
 
     status: int
     body: bytes

@@ -169,7 +169,8 @@ def _repeat(
 
     Where its jobs have several deadlines by now, the reply has the earliest.
     """
-    lease, node = queue.leases[number], command.node
+    lease, node = queue.lease(number), command.node
+    assert lease is not None
     if lease.node != node:
         raise Invalid(f"this claim_id belongs to another node ({lease.node!r}): use a fresh one")
     held = queue.held(number)
@@ -177,6 +178,6 @@ def _repeat(
     if not jobs:
         return None, _empty(topic, queue, command), Level.NOW
     redelivered = {seq: queue.deliveries[seq] for seq in held if seq in queue.deliveries}
-    deadline_ms = queue.deadline_ms(number) + state.wall_offset_ms
+    deadline_ms = lease.deadline_ms + state.wall_offset_ms
     reply = Grant(topic.name, node, number, deadline_ms, jobs, redelivered, ready_count(topic, queue))
     return None, reply, lease_level(topic.config)

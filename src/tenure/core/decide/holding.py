@@ -26,10 +26,10 @@ def release(state: State, topic: Topic, numbers: Sequence[int], now_ms: int) -> 
     state.pass_time(topic, now_ms)
     events: list[Event] = []
     for number in dict.fromkeys(numbers):
-        held = queue.held(number)
-        if held:
-            node = queue.leases[number].node
-            events.append(Released(now_ms, topic.id, to_runs(held), node, now_ms, None, None, "disconnect"))
+        lease = queue.lease(number)
+        if lease is not None:
+            runs = to_runs(queue.held(number))
+            events.append(Released(now_ms, topic.id, runs, lease.node, now_ms, None, None, "disconnect"))
     return events or None, None, Level.NOW
 
 
@@ -39,7 +39,7 @@ def give_back(state: State, grant: Grant, now_ms: int) -> Decision[None]:
     A claim with a ``claim_id`` stays leased: its caller can ask for it again, and no delivery is counted for that.
     """
     found = _queue_of(state, grant, now_ms)
-    lease = found[1].leases.get(grant.lease) if found is not None else None
+    lease = found[1].lease(grant.lease) if found is not None else None
     if found is None or lease is None or lease.claim_id is not None:
         return None, None, Level.NOW
     return release(state, found[0], [grant.lease], now_ms)

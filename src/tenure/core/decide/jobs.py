@@ -67,7 +67,7 @@ def _ready(topic: Topic, queue: Queue, cursor: int, wanted: int) -> list[int]:
 def describe(queue: Queue, seq: int, state: str, due_ms: int | None = None, *, wall_offset_ms: int) -> JobRow:
     """Return a job as listings show it: its state, its holder and deadline, and why it last came back."""
     reason = queue.parked.get(seq) or queue.deliveries_ended.last_reason(seq)
-    lease = queue.in_flight.get(seq)
+    lease = queue.holder(seq)
     if lease is None:
         return JobRow(seq, state, queue.deliveries.get(seq, 0), deliver_at=due_ms, reason=reason)
     return JobRow(
@@ -125,16 +125,12 @@ def list_leases(state: State, command: ListLeases, now_ms: int, payloads: Payloa
     topic, queue = state.queue(command.topic)
     limit, after = clamp_limit(command.limit, state.settings), after_number(command.cursor)
     state.pass_time(topic, now_ms)
-    numbers = sorted(number for number in queue.leases if number > after)[: limit + 1]
-    offset_ms = state.wall_offset_ms
+    numbers, offset_ms = queue.leases.numbers_after(after, limit + 1), state.wall_offset_ms
     items = [
         LeaseRow(
-            lease_id(number),
-            queue.leases[number].node,
-            queue.leases[number].since_ms + offset_ms,
-            queue.deadline_ms(number) + offset_ms,
-            queue.held(number),
+            lease_id(number), lease.node, lease.since_ms + offset_ms, lease.deadline_ms + offset_ms, queue.held(number)
         )
         for number in numbers[:limit]
+        if (lease := queue.lease(number)) is not None
     ]
     return None, Page(items, cursor_of(numbers[limit - 1]) if len(numbers) > limit else None), Level.NOW

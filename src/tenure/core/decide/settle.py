@@ -17,7 +17,6 @@ from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
 from tenure.core.events import Acked, Extended, Released
 from tenure.core.level import LEVELS, Level, lease_level
 from tenure.core.ready_jobs import ready_count
-from tenure.core.state.lease import Lease
 from tenure.core.state.queue import Queue
 from tenure.core.state.ranges import count, each, to_runs
 from tenure.core.state.state import State
@@ -50,8 +49,8 @@ def select_held(
     number = parse_lease_id(lease) if lease is not None else None
     if seqs is None:
         assert number is not None, "the caller gives seqs or a lease"
-        first = queue.leases.get(number)
-        return (queue.held(number), []) if first is not None and first.node == node else ([], [])
+        row = queue.leases.row_of(number)
+        return (queue.held(number), []) if row is not None and queue.leases.node(row) == node else ([], [])
     if lease_ids is None and number is None:
         holding = _by_node(queue, node, seqs)
     else:
@@ -63,20 +62,15 @@ def select_held(
 
 
 def _by_node(queue: Queue, node: str, seqs: Sequence[int]) -> Holding:
-    in_flight = queue.in_flight
-    if len(seqs) == 1:
-        lease = in_flight.get(seqs[0])
-        return (list(seqs), []) if lease is not None and lease.node == node else ([], [seqs[0]])
-    holders: set[Lease | None] = set(map(in_flight.get, seqs))
-    if len(holders) == 1:  # the usual case: one worker settles one claim
-        (holder,) = holders
-        if holder is not None and holder.node == node:
-            return (list(seqs), [])
+    in_flight, node_of = queue.in_flight, queue.leases.node
+    rows = set(map(in_flight.get, seqs))
+    mine = {row for row in rows if row is not None and node_of(row) == node}
+    if len(mine) == len(rows):  # the usual case: a worker settles what it claimed
+        return (list(seqs), [])
     held: list[int] = []
     skipped: list[int] = []
     for seq in seqs:
-        lease = in_flight.get(seq)
-        (held if lease is not None and lease.node == node else skipped).append(seq)
+        (held if in_flight.get(seq) in mine else skipped).append(seq)
     return (held, skipped)
 
 
@@ -84,7 +78,7 @@ def _by_lease(queue: Queue, node: str, seqs: Sequence[int], fences: Sequence[int
     held: list[int] = []
     skipped: list[int] = []
     for seq, fence in zip(seqs, fences, strict=True):
-        lease = queue.in_flight.get(seq)
+        lease = queue.holder(seq)
         mine = lease is not None and lease.node == node and lease.number == fence
         (held if mine else skipped).append(seq)
     return (held, skipped)
@@ -201,8 +195,8 @@ def _check_and_select(state: State, topic: Topic, queue: Queue, command: OfHolde
         if seq.__class__ is int and 0 <= seq <= SEQ_MAX and command.strict is False:  # most name one job, and no more
             if now_ms >= queue.next_change_ms:
                 state.pass_time(topic, now_ms)
-            lease = queue.in_flight.get(seq)
-            return ([seq], []) if lease is not None and lease.node == node else ([], [seq])
+            row = queue.in_flight.get(seq)
+            return ([seq], []) if row is not None and queue.leases.node(row) == node else ([], [seq])
     if command.strict is not False:
         check_flag(command.strict, "strict")
     if seqs is not None:

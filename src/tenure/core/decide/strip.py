@@ -19,7 +19,6 @@ from tenure.core.decide.topics import queue_info
 from tenure.core.level import Level
 from tenure.core.paging import clamp_limit
 from tenure.core.ready_jobs import next_ready
-from tenure.core.state.lease import Lease
 from tenure.core.state.queue import NEVER, Queue
 from tenure.core.state.ranges import each
 from tenure.core.state.state import State
@@ -63,8 +62,8 @@ def strip(state: State, command: Strip, now_ms: int, payloads: Payloads) -> Step
         tail=_describe_all(queue, last, offset_ms),
         next=_describe_all(queue, [upcoming], offset_ms)[0] if upcoming is not None else None,
         parked=_describe_all(queue, list(islice(queue.parked, _PARKED_SHOWN)), offset_ms),
-        leases=[_describe_lease(queue, lease, offset_ms) for lease in islice(queue.leases.values(), leases)],
-        leases_count=len(queue.leases),
+        leases=_describe_leases(queue, queue.leases.numbers_after(0, leases), offset_ms),
+        leases_count=queue.leases.count,
     )
     return reply, Level.NOW
 
@@ -107,13 +106,17 @@ def _describe_all(queue: Queue, seqs: list[int], offset_ms: int) -> list[JobRow]
     return [describe(queue, seq, state, dues_ms.get(seq), wall_offset_ms=offset_ms) for seq, state in states.items()]
 
 
-def _describe_lease(queue: Queue, lease: Lease, offset_ms: int) -> StripLease:
-    """Describe one lease: how many jobs it still holds, in all its parts, and the first of them."""
-    return StripLease(
-        lease_id=lease_id(lease.number),
-        node=lease.node,
-        since=lease.since_ms + offset_ms,
-        deadline=queue.deadline_ms(lease.number) + offset_ms,
-        held=queue.held_count(lease.number),
-        seqs=list(islice(queue.each_held(lease.number), _SEQS_SHOWN)),
-    )
+def _describe_leases(queue: Queue, numbers: list[int], offset_ms: int) -> list[StripLease]:
+    """Describe each lease: how many jobs it still holds, and the first of them."""
+    return [
+        StripLease(
+            lease_id=lease_id(number),
+            node=lease.node,
+            since=lease.since_ms + offset_ms,
+            deadline=lease.deadline_ms + offset_ms,
+            held=queue.held_count(number),
+            seqs=list(islice(queue.each_held(number), _SEQS_SHOWN)),
+        )
+        for number in numbers
+        if (lease := queue.lease(number)) is not None
+    ]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from tenure.core.events import Acked, Claimed, DeadLettered, Extended, Redriven, Released
 from tenure.core.fold.removal import lighten, remove
 from tenure.core.state.deliveries import Delivery
-from tenure.core.state.lease import Lease
-from tenure.core.state.queue import Queue
 from tenure.core.state.ranges import count, each
 from tenure.core.state.state import State
 
@@ -20,10 +18,7 @@ def claimed(state: State, event: Claimed, location: int) -> None:
         return
     if event.at_ms >= topic.queue.next_change_ms:
         state.pass_time(topic, event.at_ms)
-    runs = event.runs
-    left = runs[1] if len(runs) == 2 else count(runs)
-    lease = Lease(event.lease, event.node, event.at_ms, event.deadline_ms, left, runs, event.claim_id)
-    topic.queue.hold(lease)
+    topic.queue.hold(event)
 
 
 def acked(state: State, event: Acked, location: int) -> None:
@@ -33,37 +28,22 @@ def acked(state: State, event: Acked, location: int) -> None:
     queue = topic.queue
     if event.at_ms >= queue.next_change_ms:
         state.pass_time(topic, event.at_ms)
-    runs = event.runs
+    runs, jobs, beyond = event.runs, 0, 0
     for i in range(0, len(runs), 2):
         lo, n = runs[i], runs[i + 1]
-        if n == 1:
-            queue.reduce(queue.in_flight.pop(lo), 1)
-        else:
-            _take_out(queue, lo, n)
-        topic.count -= n
-        state.jobs -= n
-        topic.bury(lo, lo + n)
+        jobs, beyond = jobs + n, lo + n
+        queue.take_out(lo, n)
+        topic.bury(lo, beyond)
+    topic.count -= jobs
+    state.jobs -= jobs
     if queue.deliveries or queue.uniques_by_seq or queue.deliveries_ended:
         for seq in each(runs):
             queue.forget_details(seq)
     if topic.tags is not None:
-        topic.tags.sweep(2 * count(runs))
-    highest = runs[-2] + runs[-1] - 1
-    if highest > queue.acked_max:
-        queue.acked_max = highest
+        topic.tags.sweep(2 * jobs)
+    if beyond > queue.acked_max:
+        queue.acked_max = beyond - 1
     lighten(state, topic, event.bytes)
-
-
-def _take_out(queue: Queue, lo: int, n: int) -> None:
-    """Take a run of held jobs out of their leases, counting each lease once for neighbours that it holds together."""
-    in_flight, lease, taken = queue.in_flight, queue.in_flight[lo], 0
-    for seq in range(lo, lo + n):
-        holder = in_flight.pop(seq)
-        if holder is not lease:
-            queue.reduce(lease, taken)
-            lease, taken = holder, 0
-        taken += 1
-    queue.reduce(lease, taken)
 
 
 def released(state: State, event: Released, location: int) -> None:

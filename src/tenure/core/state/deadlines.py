@@ -1,65 +1,58 @@
-"""Leases by deadline: which parts of leases end next.
-
-A part is indexed under the deadline it has when it is added. An extend to a later deadline leaves the entry alone; the
-part is indexed again when the old deadline comes up. So an extend, and an ack, cost nothing here.
-"""
+"""Deadlines of jobs that were extended apart from the rest of their lease."""
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final
 
-from tenure.core.state.lease import Lease
+from tenure.core.state.delays import NEVER
 
-__all__ = ["LeasesByDeadline"]
+__all__ = ["OwnDeadlines"]
 
+_SEQ_MASK: Final = (1 << 64) - 1
 _STALE_MIN: Final = 1_000
-"""How many entries of parts that have ended may be kept even where they outnumber the others."""
+"""How many stale entries may be kept even where they outnumber the others."""
 
 
-class LeasesByDeadline:
-    """Parts of leases under the deadline they were indexed with, and a heap of these deadlines.
+class OwnDeadlines(dict[int, int]):
+    """The deadline of each such job by seq. It is a dict itself because every ack asks whether there are any.
 
-    ``count`` counts the entries, those of ended parts included.
+    ``heap`` holds ``deadline_ms << 64 | seq``, at least one entry at or before the deadline of each job. An extend to a
+    later deadline leaves the entry alone; it is pushed again when the old deadline comes up.
     """
 
-    __slots__ = ("count", "deadlines_ms", "parts")
+    __slots__ = ("heap",)
 
     def __init__(self) -> None:
-        self.parts: dict[int, list[Lease]] = {}
-        self.deadlines_ms: list[int] = []
-        self.count = 0
+        super().__init__()
+        self.heap: list[int] = []
 
-    def add(self, part: Lease, living_count: int) -> None:
-        """Index a part under its deadline. ``living_count`` is how many parts hold a job, this one included."""
-        deadline_ms = part.indexed_ms = part.deadline_ms
-        parts = self.parts.get(deadline_ms)
-        if parts is None:
-            self.parts[deadline_ms] = [part]
-            heappush(self.deadlines_ms, deadline_ms)
-        else:
-            parts.append(part)
-        self.count += 1
-        if self.count > _STALE_MIN and self.count > 2 * living_count + _STALE_MIN:
-            self._drop_stale()
+    @property
+    def next_ms(self) -> int:
+        """Return a time at or before the earliest deadline; NEVER without a job."""
+        return self.heap[0] >> 64 if self.heap else NEVER
 
-    def pop(self) -> tuple[int, list[Lease]]:
-        """Take out the earliest deadline; return it with the parts that still hold a job and are indexed there."""
-        deadline_ms = heappop(self.deadlines_ms)
-        parts = self.parts.pop(deadline_ms)
-        self.count -= len(parts)
-        return deadline_ms, [part for part in parts if part.left and part.indexed_ms == deadline_ms]
+    def put(self, seq: int, deadline_ms: int) -> None:
+        """Give a job a deadline of its own."""
+        before_ms = self.get(seq)
+        self[seq] = deadline_ms
+        if before_ms is None or deadline_ms < before_ms:
+            heappush(self.heap, deadline_ms << 64 | seq)
+            if len(self.heap) > 2 * len(self) + _STALE_MIN:
+                self.heap = [at_ms << 64 | job for job, at_ms in self.items()]
+                heapify(self.heap)
 
-    def _drop_stale(self) -> None:
-        """Drop the entries of parts that have ended, or that are indexed under another deadline now.
-
-        This runs once they outnumber the living, so each entry costs the same however many there are.
-        """
-        for deadline_ms, parts in list(self.parts.items()):
-            living = dict.fromkeys([part for part in parts if part.left and part.indexed_ms == deadline_ms])
-            self.count -= len(parts) - len(living)
-            if living:
-                self.parts[deadline_ms] = list(living)
-            else:
-                del self.parts[deadline_ms]
-        self.deadlines_ms = sorted(self.parts)
+    def take_due(self, deadline_ms: int) -> list[int]:
+        """Return the jobs whose deadline is ``deadline_ms`` or before; the caller ends their leases."""
+        heap, due = self.heap, dict[int, None]()
+        while heap and heap[0] >> 64 <= deadline_ms:
+            entry = heappop(heap)
+            while heap and heap[0] == entry:
+                heappop(heap)
+            seq = entry & _SEQ_MASK
+            at_ms = self.get(seq, NEVER)
+            if at_ms <= deadline_ms:
+                due[seq] = None
+            elif at_ms < NEVER:
+                heappush(heap, at_ms << 64 | seq)
+        return list(due)

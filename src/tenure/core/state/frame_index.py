@@ -59,6 +59,11 @@ class WideIndex:
         self.sizes = array("I", sizes)
         self.times_ms = array("Q", times_ms)
 
+    def cut_front(self, count: int) -> None:
+        """Remove the first frames in place: what is left moves once, and no array is allocated."""
+        for column in (self.firsts, self.offsets, self.sizes, self.times_ms):
+            del column[:count]
+
     def place(self, index: int) -> FramePlace:
         """Return frame ``index`` of this segment."""
         location = self.segment << 32 | self.offsets[index]
@@ -157,7 +162,9 @@ def cut(entries: list[SegmentIndex], lo: int, hi: int) -> int:
         entry = entries[at]
         firsts = entry.firsts
         start, stop = bisect_left(firsts, lo), bisect_left(firsts, hi)
-        if stop > start or stop < len(firsts):
+        if isinstance(entry, WideIndex) and start == 0 and len(firsts) - stop > _SHORT_MAX:
+            entry.cut_front(stop)  # as trimming does, step by step
+        elif stop > start or stop < len(firsts):
             kept = [_columns(entry, 0, start), _columns(entry, stop)]
             entries[at : at + 1] = [make_index(entry.segment, columns) for columns in kept if columns[0]]
         at += start > 0
@@ -167,15 +174,26 @@ def cut(entries: list[SegmentIndex], lo: int, hi: int) -> int:
 
 
 def find(entries: list[SegmentIndex], seq: int) -> tuple[int, int]:
-    """Return the (segment, frame) indices that answer for ``seq``; the caller knows that it is alive."""
-    if len(entries) == 1:
-        return 0, bisect_right(entries[0].firsts, seq) - 1
+    """Return the (segment, frame) indices that answer for ``seq``; the caller knows that it is alive.
+
+    Records that were put one by one have one frame each, so the distance from the first of them is the place of a seq;
+    it is never beyond that.
+    """
+    at = 0 if len(entries) == 1 else _segment_of(entries, seq)
+    firsts = entries[at].firsts
+    index = seq - firsts[0]
+    if 0 <= index < len(firsts) and firsts[index] == seq:
+        return at, index
+    return at, bisect_right(firsts, seq) - 1
+
+
+def _segment_of(entries: list[SegmentIndex], seq: int) -> int:
     at = len(entries) - 1
     while at > 0 and entries[at].firsts[0] > seq:  # few segments, and what is asked for is mostly at either end
         at -= 1
         if at > 8:
             at = max(bisect_right(entries, seq, hi=at + 1, key=lambda entry: entry.firsts[0]) - 1, 0)
-    return at, bisect_right(entries[at].firsts, seq) - 1
+    return at
 
 
 def places(entries: list[SegmentIndex], lo: int, hi: int) -> Iterator[FramePlace]:

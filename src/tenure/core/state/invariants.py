@@ -11,7 +11,7 @@ from itertools import pairwise
 from tenure.core.state import deliveries as limits
 from tenure.core.state.deliveries import weight_bytes
 from tenure.core.state.frame_index import SegmentIndex
-from tenure.core.state.lease import Lease
+from tenure.core.state.lease_page import NUMBER, PAGE_BITS, LeasePage
 from tenure.core.state.queue import NEVER, Queue
 from tenure.core.state.ranges import each
 from tenure.core.state.state import State
@@ -130,41 +130,54 @@ def _check_deliveries_ended(queue: Queue) -> None:
 
 
 def _check_leases(queue: Queue) -> None:
-    parts: dict[Lease, list[int]] = {}
-    for seq, part in queue.in_flight.items():
-        parts.setdefault(part, []).append(seq)
-    apart = dict.fromkeys(queue.leases, 0)
-    for part, seqs in parts.items():
-        _check_part(queue, part, seqs)
-        apart[part.number] += len(seqs) if part.first is not None else 0
-    assert queue.parts == len(parts), f"{queue.parts} parts of leases are counted, {len(parts)} hold jobs"
-    for number, first in queue.leases.items():
-        assert (first.number, first.first) == (number, None), f"lease {number:#x} is not the part it started as"
-        assert first.apart == apart[number], f"lease {number:#x} counts {first.apart} jobs apart of {apart[number]}"
-        assert first.left + first.apart, f"lease {number:#x} is over and still known"
-    claims = {first.claim_id: number for number, first in queue.leases.items() if first.claim_id is not None}
+    table, own = queue.leases, queue.own_deadlines
+    held: dict[int, list[int]] = {}
+    for seq, row in queue.in_flight.items():
+        held.setdefault(row, []).append(seq)
+    for row, seqs in held.items():
+        _check_lease(queue, row, seqs)
+    apart = {row: n for row, seqs in held.items() if (n := sum(seq in own for seq in seqs))}
+    assert table.apart == apart, f"jobs with a deadline of their own are counted as {table.apart}, they are {apart}"
+    assert own.keys() <= queue.in_flight.keys(), "a job that is not in flight has a deadline"
+    first_ms = {entry & _LOW: entry >> 64 for entry in sorted(own.heap, reverse=True)}
+    assert all(first_ms.get(seq, NEVER) <= at_ms for seq, at_ms in own.items()), "a deadline is not indexed"
+    living = [key << PAGE_BITS | page.offset(i) for key, page in table.pages.items() for i in _living(page)]
+    assert living == sorted(held), f"rows {sorted(held)} hold jobs, {living} are known"
+    assert table.count == len(living), f"{table.count} leases are counted of {len(living)}"
+    assert {*table.runs, *table.claim_ids} <= set(living), "a lease that is over has runs or a claim id"
+    numbers = [number for page in table.pages.values() for number in page.column(NUMBER)]
+    assert all(a < b for a, b in pairwise(numbers)), "leases are not ascending by number"
+    claims = {claim_id: _number(queue, row) for row, claim_id in table.claim_ids.items()}
     assert claims == queue.claims, f"claim ids are {queue.claims}, the leases say {claims}"
-    index = queue.leases_by_deadline
-    assert sorted(index.deadlines_ms) == sorted(index.parts), "deadlines and the parts by deadline differ"
-    entries = sum(map(len, index.parts.values()))
-    assert index.count == entries, f"{index.count} deadlines are counted of {entries}"
 
 
-def _check_part(queue: Queue, part: Lease, seqs: list[int]) -> None:
-    number, first = part.number, queue.leases.get(part.number)
-    assert first is (part.first or part), f"a job is held by lease {number:#x}, which is over"
-    assert part.left == len(seqs), f"lease {number:#x} counts {part.left} jobs and holds {sorted(seqs)}"
-    assert set(seqs) <= set(each(part.runs)) <= set(each(first.runs)), f"lease {number:#x} holds more than its runs"
-    assert part.node == first.node, f"parts of lease {number:#x} do not fit together"
-    assert part.indexed_ms <= part.deadline_ms, f"lease {number:#x} is indexed too late"
-    assert part in queue.leases_by_deadline.parts.get(part.indexed_ms, ()), (
-        f"the deadline of lease {number:#x} is not indexed"
-    )
+def _number(queue: Queue, row: int) -> int:
+    return queue.leases.cells(row)[NUMBER]
+
+
+def _living(page: LeasePage) -> list[int]:
+    living = [i for i, left in enumerate(page.left) if left]
+    assert page.living == len(living), f"{page.living} leases of a page are counted of {len(living)}"
+    return living
+
+
+def _check_lease(queue: Queue, row: int, seqs: list[int]) -> None:
+    assert row >> PAGE_BITS in queue.leases.pages, f"jobs {sorted(seqs)} are held by a lease that is over"
+    page, i = queue.leases.locate(row)
+    number, _, deadline_ms, first = queue.leases.cells(row)
+    assert page.left[i] == len(seqs), f"lease {number:#x} counts {page.left[i]} jobs and holds {sorted(seqs)}"
+    runs = queue.leases.runs.get(row) or [first, 1]
+    assert set(seqs) <= set(each(runs)), f"lease {number:#x} holds more than its runs"
+    assert runs[0] == first, f"lease {number:#x} starts elsewhere than its runs"
+    assert queue.leases.row_of(number) == row, f"lease {number:#x} is not found by its number"
+    if any(seq not in queue.own_deadlines for seq in seqs):
+        assert page.next_ms <= deadline_ms, f"the deadline of lease {number:#x} is not indexed"
+        assert queue.leases.next_ms <= page.next_ms, f"the page of lease {number:#x} is not indexed"
 
 
 def _check_waiting(state: State, topic: Topic, queue: Queue) -> None:
-    delays, deadlines_ms = queue.delays, queue.leases_by_deadline.deadlines_ms
-    for heap in (deadlines_ms, delays.by_log, delays.by_wall):
+    delays = queue.delays
+    for heap in (queue.own_deadlines.heap, delays.by_log, delays.by_wall):
         assert all(heap[(i - 1) // 2] <= heap[i] for i in range(1, len(heap))), "a heap is out of order"
     assert queue.delayed is delays.jobs, "delayed is not the set of delays"
     entries = [entry & _LOW for entry in (*delays.by_log, *delays.by_wall) if entry & _LOW in queue.delayed]
@@ -174,7 +187,9 @@ def _check_waiting(state: State, topic: Topic, queue: Queue) -> None:
     waits = bool(delays.by_wall)
     assert waits == (topic.id in state.wall_queues), "wall_queues does not say whether it waits for the wall clock"
     first_ms = min(
-        min((deadline_ms + 1 for deadline_ms in deadlines_ms), default=NEVER),
+        min(
+            (at_ms + 1 for row in set(queue.in_flight.values()) for _, at_ms in queue.deadlines_of(row)), default=NEVER
+        ),
         min((entry >> 64 for entry in delays.by_log), default=NEVER),
         min(((entry >> 64) - state.wall_offset_ms for entry in delays.by_wall), default=NEVER),
     )

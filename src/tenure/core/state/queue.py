@@ -7,17 +7,20 @@ given. It is called with the time of every event that is folded, so a replay end
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from pyroaring import BitMap64
 
 from tenure.contract.config import Backoff
 from tenure.core.backoff import delay_ms
-from tenure.core.state.deadlines import LeasesByDeadline
+from tenure.core.events import Claimed
+from tenure.core.state.deadlines import OwnDeadlines
 from tenure.core.state.delays import NEVER, Delays
 from tenure.core.state.deliveries import Delivery, EndedDeliveries
 from tenure.core.state.lease import Ended, Lease
+from tenure.core.state.lease_page import DEADLINE, SEQ
+from tenure.core.state.lease_table import LeaseTable
 from tenure.core.state.ranges import each, to_runs
 
 __all__ = ["IDLE", "NEVER", "Queue"]
@@ -29,9 +32,10 @@ class Queue:
     ``deliveries`` holds a count where it is above one, and for jobs that are not in flight also where it is one; a
     job in flight without an entry is on its first delivery. ``redelivered_max`` is the highest seq that was appended
     with a delivery count carried over from another queue. ``next_change_ms`` is the earliest log time at which time
-    alone changes anything. ``leases`` has the part that each claim started as, by number, ``in_flight`` the part that
-    holds a job, ``parts`` the number of parts that hold one. ``delayed`` is ``delays.jobs``, within reach of a claim.
-    ``copies`` names the dead letter of a parked job that has one, as ``topic id << 64 | seq``.
+    alone changes anything. ``in_flight`` has the row in ``leases`` that holds a job, ``own_deadlines`` the deadline of
+    a job that was extended apart from its lease, ``claims`` the number of a lease by its claim id. ``delayed`` is
+    ``delays.jobs``, within reach of a claim. ``copies`` names the dead letter of a parked job that has one, as
+    ``topic id << 64 | seq``.
     """
 
     __slots__ = (
@@ -47,10 +51,9 @@ class Queue:
         "expired",
         "in_flight",
         "leases",
-        "leases_by_deadline",
         "next_change_ms",
+        "own_deadlines",
         "parked",
-        "parts",
         "reclaim",
         "redelivered_max",
         "uniques",
@@ -64,11 +67,10 @@ class Queue:
         self.expired = 0
         self.redelivered_max = 0
         self.next_change_ms = NEVER
-        self.leases: dict[int, Lease] = {}
-        self.in_flight: dict[int, Lease] = {}
-        self.parts = 0
-        self.leases_by_deadline = LeasesByDeadline()
-        self.claims: dict[str, int] = {}
+        self.leases = LeaseTable()
+        self.in_flight: dict[int, int] = {}
+        self.own_deadlines = OwnDeadlines()
+        self.claims = self.leases.claims
         self.reclaim = BitMap64()
         self.delays = Delays()
         self.delayed = self.delays.jobs
@@ -81,26 +83,22 @@ class Queue:
 
     # Holding
 
-    def hold(self, lease: Lease) -> None:
-        """Put the jobs of a lease in flight: they leave the reclaim set, and count one delivery more."""
-        in_flight, runs = self.in_flight, lease.runs
-        if runs[0] < self.cursor or runs[0] <= self.redelivered_max:
+    def hold(self, event: Claimed) -> None:
+        """Put claimed jobs in flight: they leave the reclaim set, and count one delivery more."""
+        runs, in_flight = event.runs, self.in_flight
+        seq, beyond = runs[0], runs[-2] + runs[-1]
+        if seq < self.cursor or seq <= self.redelivered_max:
             self._count_again(runs)
-        if len(runs) == 2 and runs[1] == 1:
-            in_flight[runs[0]] = lease
+        row = self.leases.add(event)
+        if beyond == seq + 1:
+            in_flight[seq] = row
         else:
             for i in range(0, len(runs), 2):
-                in_flight.update(dict.fromkeys(range(runs[i], runs[i] + runs[i + 1]), lease))
-        beyond = runs[-2] + runs[-1]
+                in_flight.update(dict.fromkeys(range(runs[i], runs[i] + runs[i + 1]), row))
         if beyond > self.cursor:
             self.cursor = beyond
-        self.leases[lease.number] = lease
-        if lease.claim_id is not None:
-            self.claims[lease.claim_id] = lease.number
-        self.parts += 1
-        self.leases_by_deadline.add(lease, self.parts)
-        if lease.deadline_ms < self.next_change_ms:
-            self.next_change_ms = lease.deadline_ms + 1
+        if event.deadline_ms < self.next_change_ms:
+            self.next_change_ms = event.deadline_ms + 1
 
     def _count_again(self, runs: list[int]) -> None:
         """Count a delivery of jobs that were delivered before, and take them out of the reclaim set."""
@@ -111,110 +109,117 @@ class Queue:
                 if seq in deliveries:
                     deliveries[seq] += 1
 
+    def lease(self, number: int) -> Lease | None:
+        """Return the lease of this number with the earliest deadline of its jobs, or None where it is over."""
+        row = self.leases.row_of(number)
+        if row is None:
+            return None
+        if row in self.leases.apart:
+            return self._copy(row, min(self._deadline_ms(seq, row) for seq in self._each_of(row)))
+        return self._copy(row)
+
+    def holder(self, seq: int) -> Lease | None:
+        """Return the lease of a job with its deadline, or None where it is not in flight."""
+        row = self.in_flight.get(seq)
+        return None if row is None else self._copy(row, self._deadline_ms(seq, row))
+
+    def _copy(self, row: int, deadline_ms: int | None = None) -> Lease:
+        number, since_ms, common_ms, _ = self.leases.cells(row)
+        if deadline_ms is None:
+            deadline_ms = common_ms
+        return Lease(number, self.leases.node(row), since_ms, deadline_ms, self.leases.claim_ids.get(row))
+
+    def _deadline_ms(self, seq: int, row: int) -> int:
+        """Return the deadline of a job that a lease holds."""
+        own_ms = self.own_deadlines.get(seq)
+        if own_ms is not None:
+            return own_ms
+        return self.leases.cells(row)[DEADLINE]
+
     def held(self, number: int) -> list[int]:
         """Return the seqs still held under a lease number, ascending."""
         return list(self.each_held(number))
 
     def each_held(self, number: int) -> Iterator[int]:
         """Return the seqs still held under a lease number one by one, ascending."""
-        first, in_flight = self.leases.get(number), self.in_flight
-        if first is None:
-            return iter(())
-        if not first.apart:
-            return self._each_of(first)
-        return (seq for seq in each(first.runs) if (part := in_flight.get(seq)) is not None and part.number == number)
+        row = self.leases.row_of(number)
+        return iter(()) if row is None else self._each_of(row)
 
-    def _each_of(self, part: Lease) -> Iterator[int]:
-        """Return the seqs that one part holds, ascending; most split-off parts hold one whole run."""
-        in_flight, runs = self.in_flight, part.runs
-        if len(runs) == 2 and runs[1] == part.left:
+    def _each_of(self, row: int) -> Iterator[int]:
+        """Return the seqs that a lease still holds, ascending; most hold what they started with."""
+        runs = self.leases.runs.get(row)
+        if runs is None:
+            return iter((self.leases.cells(row)[SEQ],))
+        if len(runs) == 2 and runs[1] == self.leases.left(row):
             return iter(range(runs[0], runs[0] + runs[1]))
-        return (seq for seq in each(runs) if in_flight.get(seq) is part)
+        return (seq for seq in each(runs) if self.in_flight.get(seq) == row)
+
+    def deadlines_of(self, row: int) -> Iterator[tuple[int, int]]:
+        """Return each job that a lease still holds, ascending, with its deadline."""
+        return ((seq, self._deadline_ms(seq, row)) for seq in self._each_of(row))
 
     def held_count(self, number: int) -> int:
         """Return how many jobs are still held under a lease number."""
-        first = self.leases.get(number)
-        return 0 if first is None else first.left + first.apart
-
-    def deadline_ms(self, number: int) -> int:
-        """Return the earliest deadline among the jobs held under the number of a lease that is not over."""
-        first = self.leases[number]
-        return (
-            min(self.in_flight[seq].deadline_ms for seq in self.each_held(number)) if first.apart else first.deadline_ms
-        )
+        row = self.leases.row_of(number)
+        return 0 if row is None else self.leases.left(row)
 
     def let_go(self, seq: int) -> Lease | None:
-        """Take one job out of its lease; a lease with nothing left is over."""
-        lease = self.in_flight.pop(seq, None)
+        """Take one job out of its lease, and return the lease; it is over where that was its last job."""
+        lease = self.holder(seq)
         if lease is not None:
-            self.reduce(lease, 1)
+            self.take_out(seq, 1)
         return lease
 
-    def reduce(self, part: Lease, count: int) -> None:
-        """Count off jobs that a part does not hold any more.
+    def take_out(self, lo: int, n: int) -> None:
+        """Take a run of held jobs out of their leases, counting each lease once for neighbours that it holds."""
+        in_flight, taken = self.in_flight, 1
+        row = in_flight.pop(lo)
+        if self.own_deadlines:
+            self._forget_own(lo, n, row)
+        if n > 1:
+            for seq in range(lo + 1, lo + n):
+                holder = in_flight.pop(seq)
+                if holder != row:
+                    self.leases.reduce(row, taken)
+                    row, taken = holder, 0
+                taken += 1
+        self.leases.reduce(row, taken)
 
-        A part ends with its last job, and a lease with its last part.
-        """
-        part.left -= count
-        first = part.first
-        if first is None:
-            first = part
-        else:
-            first.apart -= count
-        if part.left:
-            return
-        self.parts -= 1
-        if first.left or first.apart:
-            return
-        del self.leases[first.number]
-        if first.claim_id is not None and self.claims.get(first.claim_id) == first.number:
-            del self.claims[first.claim_id]
+    def _forget_own(self, lo: int, n: int, row: int) -> None:
+        """Forget the deadlines that jobs have of their own; the first is in flight no more, and was held by ``row``."""
+        own, apart = self.own_deadlines, self.leases.apart
+        for seq in range(lo, lo + n):
+            if own.pop(seq, None) is None:
+                continue
+            holder = row if seq == lo else self.in_flight[seq]
+            apart[holder] -= 1
+            if not apart[holder]:
+                del apart[holder]
 
     def extend(self, runs: list[int], *, deadline_ms: int) -> None:
-        """Give held jobs a new deadline; a lease extended in part is split, under the same number."""
-        groups: dict[Lease, list[int]] = {}
+        """Give held jobs a new deadline: their lease, where these are all it holds, else each of them by itself."""
+        groups: dict[int, list[int]] = {}
         for seq in each(runs):
-            part = self.in_flight.get(seq)
-            if part is not None:
-                groups.setdefault(part, []).append(seq)
-        for part, seqs in groups.items():
-            if len(seqs) < part.left:
-                self._split(part, seqs, deadline_ms=deadline_ms)
+            row = self.in_flight.get(seq)
+            if row is not None:
+                groups.setdefault(row, []).append(seq)
+        for row, seqs in groups.items():
+            if len(seqs) < self.leases.left(row):
+                self.set_apart(row, seqs, deadline_ms)
                 continue
-            part.deadline_ms = deadline_ms
-            if deadline_ms < part.indexed_ms:
-                self._index(part)
+            if self.leases.apart.pop(row, 0):
+                for seq in seqs:
+                    self.own_deadlines.pop(seq, None)
+            self.leases.set_deadline(row, deadline_ms)
+        self.next_change_ms = min(self.next_change_ms, deadline_ms + 1)
 
-    def _split(self, part: Lease, seqs: list[int], *, deadline_ms: int) -> None:
-        """Give some jobs of a part a deadline of their own.
-
-        The smaller side becomes the new part. So a job moves at most as often as its lease can be halved, and all that
-        is ever looked through for the parts of one lease stays in proportion to the jobs that it started with.
-        """
-        if 2 * len(seqs) <= part.left:
-            self._split_off(part, seqs, deadline_ms=deadline_ms)
-            return
-        extended = set(seqs)
-        rest, rest_deadline_ms = [seq for seq in self._each_of(part) if seq not in extended], part.deadline_ms
-        part.deadline_ms = deadline_ms
-        if deadline_ms < part.indexed_ms:
-            self._index(part)
-        self._split_off(part, rest, deadline_ms=rest_deadline_ms)
-
-    def _split_off(self, part: Lease, seqs: list[int], *, deadline_ms: int) -> None:
-        first = part if part.first is None else part.first
-        new = Lease(part.number, part.node, part.since_ms, deadline_ms, len(seqs), to_runs(seqs), None, first)
-        part.left -= len(seqs)
-        if first is part:
-            first.apart += len(seqs)
-        self.in_flight.update(dict.fromkeys(seqs, new))
-        self.parts += 1
-        self._index(new)
-
-    def _index(self, part: Lease) -> None:
-        """Index a part under its deadline, and plan for it."""
-        self.leases_by_deadline.add(part, self.parts)
-        self.next_change_ms = min(self.next_change_ms, part.deadline_ms + 1)
+    def set_apart(self, row: int, seqs: Iterable[int], deadline_ms: int) -> None:
+        """Give some jobs of a lease a deadline of their own."""
+        own, apart = self.own_deadlines, self.leases.apart
+        before = len(own)
+        for seq in seqs:
+            own.put(seq, deadline_ms)
+        apart[row] = apart.get(row, 0) + len(own) - before
 
     # Waiting
 
@@ -286,7 +291,7 @@ class Queue:
         nothing.
         """
         lowest = NEVER
-        while self.leases_by_deadline.deadlines_ms and self.leases_by_deadline.deadlines_ms[0] < now_ms:
+        while self._next_deadline_ms() < now_ms:
             lowest = min(lowest, self._end_leases(backoff, ended, now_ms))
         for seq in self.delays.pop_due(now_ms, wall_offset_ms=wall_offset_ms):
             if seq < self.cursor:  # above the cursor it is simply fresh again
@@ -296,48 +301,61 @@ class Queue:
 
     def plan(self, wall_offset_ms: int) -> None:
         """Set ``next_change_ms`` from the leases and the delays."""
-        deadlines_ms = self.leases_by_deadline.deadlines_ms
-        next_deadline_ms = deadlines_ms[0] + 1 if deadlines_ms else NEVER
-        self.next_change_ms = min(next_deadline_ms, self.delays.next_ms(wall_offset_ms))
+        self.next_change_ms = min(self._next_deadline_ms() + 1, self.delays.next_ms(wall_offset_ms), NEVER)
+
+    def _next_deadline_ms(self) -> int:
+        """Return a time at or before the earliest deadline; NEVER where nothing is in flight."""
+        return min(self.leases.next_ms, self.own_deadlines.next_ms)
 
     def _end_leases(self, backoff: Backoff | None, ended: list[Ended] | None, now_ms: int) -> int:
-        """End the parts indexed under the earliest deadline, which has passed, or index those again that were extended.
+        """End the leases of the jobs whose deadline is the earliest, which has passed, in the order they were given.
 
-        An extended part is indexed again even if it ran out too, so that leases always end in the order of their
-        deadlines, those of one deadline in the order they were given. Return the lowest seq that came back, or NEVER.
+        Return the lowest seq that came back, or NEVER: the deadline may be one that was extended or settled since.
         """
-        lowest = NEVER
-        deadline_ms, ending = self.leases_by_deadline.pop()
-        if len(ending) > 1:
-            ending = sorted(dict.fromkeys(ending), key=self._rank)
-        for part in ending:
-            if part.deadline_ms > deadline_ms:
-                self._index(part)
-            else:
-                lowest = min(lowest, self._expire(part, backoff, ended, now_ms))
+        deadline_ms, lowest = self._next_deadline_ms(), NEVER
+        for row, seqs in self._take_due(deadline_ms):
+            lowest = min(lowest, self._expire(row, seqs, backoff, ended, deadline_ms=deadline_ms, now_ms=now_ms))
         return lowest
 
-    def _rank(self, part: Lease) -> tuple[int, int]:
-        """Rank parts of one lease by what they still hold: a snapshot does not contain what they held before."""
-        if part.first is None and not part.apart:
-            return part.number, 0
-        return part.number, next(self._each_of(part))
+    def _take_due(self, deadline_ms: int) -> list[tuple[int, list[int]]]:
+        """Return each lease with jobs that have this deadline and those jobs, ascending."""
+        own, apart = self.own_deadlines, self.leases.apart
+        due: dict[int, list[int]] = {}
+        for row in self.leases.take_due(deadline_ms):
+            seqs = list(self._each_of(row))
+            due[row] = [seq for seq in seqs if seq not in own] if row in apart else seqs
+        if not own.heap:
+            return list(due.items())
+        for seq in own.take_due(deadline_ms):
+            due.setdefault(self.in_flight[seq], []).append(seq)
+        return [(row, sorted(seqs)) for row, seqs in sorted(due.items())]
 
-    def _expire(self, part: Lease, backoff: Backoff | None, ended: list[Ended] | None, now_ms: int) -> int:
-        seqs, in_flight = list(self._each_of(part)), self.in_flight
-        delivery = Delivery(part.number, part.node, part.since_ms, part.deadline_ms, "expired")
+    def _expire(
+        self,
+        row: int,
+        seqs: list[int],
+        backoff: Backoff | None,
+        ended: list[Ended] | None,
+        *,
+        deadline_ms: int,
+        now_ms: int,
+    ) -> int:
+        """End the lease of these jobs, which reached their deadline; return the lowest of them."""
+        lease = self._copy(row, deadline_ms)
+        delivery = Delivery(lease.number, lease.node, lease.since_ms, deadline_ms, "expired")
         for seq in seqs:
-            del in_flight[seq]
             self.record_delivery(seq, delivery)
             if backoff is None:
                 self.reclaim.add(seq)
             else:
-                due_ms = part.deadline_ms + delay_ms(backoff, deliveries=self.deliveries[seq], seq=seq)
+                due_ms = deadline_ms + delay_ms(backoff, deliveries=self.deliveries[seq], seq=seq)
                 self.make_ready_at(seq, due_ms, now_ms=now_ms)
-        self.reduce(part, part.left)
+        runs = to_runs(seqs)
+        for i in range(0, len(runs), 2):
+            self.take_out(runs[i], runs[i + 1])
         self.expired += len(seqs)
         if ended is not None:
-            ended.append(Ended(part.number, part.node, part.deadline_ms, to_runs(seqs)))
+            ended.append(Ended(lease.number, lease.node, deadline_ms, runs))
         return seqs[0]
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
-from itertools import groupby
-from operator import itemgetter
 
 import msgspec
 from pyroaring import BitMap64
@@ -19,9 +17,8 @@ from tenure.core.state.client_marks import ClientMarks
 from tenure.core.state.deliveries import Delivery, EndedDeliveries
 from tenure.core.state.frame_index import SegmentIndex, make_index
 from tenure.core.state.idempotency import KeyWindow
-from tenure.core.state.lease import Lease
+from tenure.core.state.lease_snapshot import LeaseRows, dump_leases, load_leases
 from tenure.core.state.queue import IDLE, Queue
-from tenure.core.state.ranges import count, each, to_runs
 from tenure.core.state.router import Router
 from tenure.core.state.state import State
 from tenure.core.state.tags import TagIndex
@@ -33,9 +30,6 @@ _LOW = (1 << 64) - 1
 _NO_KEYS = KeyWindow().dump(now_ms=0)
 _INDEX_CODES = ("Q", "I", "I", "Q")
 
-LeaseRow = tuple[int, str, int, int, list[int], str | None]
-"""A part of a lease: number, node, since_ms, deadline_ms, the runs it holds; claim_id on the first row of a lease."""
-
 
 class QueueSnapshot(msgspec.Struct, frozen=True, array_like=True):
     """A queue written out. Pairs of numbers travel as two packed u64 columns."""
@@ -44,7 +38,7 @@ class QueueSnapshot(msgspec.Struct, frozen=True, array_like=True):
     acked_max: int
     dead_lettered: int
     expired: int
-    leases: list[LeaseRow]
+    leases: LeaseRows
     reclaim: bytes
     delays: tuple[bytes, bytes]
     wall_delays: tuple[bytes, bytes]
@@ -247,7 +241,7 @@ def _queue_snapshot(queue: Queue) -> QueueSnapshot:
         queue.acked_max,
         queue.dead_lettered,
         queue.expired,
-        _lease_rows(queue),
+        dump_leases(queue),
         queue.reclaim.serialize() if queue.reclaim else b"",
         _columns(queue.delays.living(queue.delays.by_log)),
         _columns(queue.delays.living(queue.delays.by_wall)),
@@ -264,7 +258,7 @@ def _queue_from(snapshot: QueueSnapshot) -> Queue:
     queue = Queue()
     queue.acked_max, queue.redelivered_max = snapshot.acked_max, snapshot.redelivered_max
     queue.dead_lettered, queue.expired = snapshot.dead_lettered, snapshot.expired
-    _restore_leases(queue, snapshot.leases)
+    load_leases(queue, snapshot.leases)
     queue.cursor = snapshot.cursor
     queue.reclaim = BitMap64.deserialize(snapshot.reclaim) if snapshot.reclaim else queue.reclaim
     queue.delays.restore(_heap_entries(snapshot.delays), _heap_entries(snapshot.wall_delays))
@@ -280,32 +274,6 @@ def _queue_from(snapshot: QueueSnapshot) -> Queue:
 
 def _heap_entries(columns: tuple[bytes, bytes]) -> list[int]:
     return [due_ms << 64 | seq for due_ms, seq in _pairs(columns)]
-
-
-def _lease_rows(queue: Queue) -> list[LeaseRow]:
-    """Return a row for each part of each lease, by number, then by the lowest seq that the part holds."""
-    rows: list[LeaseRow] = []
-    for number, first in sorted(queue.leases.items()):
-        parts: dict[Lease, list[int]] = {}
-        for seq in queue.held(number):
-            parts.setdefault(queue.in_flight[seq], []).append(seq)
-        claim_id = first.claim_id
-        for part, seqs in parts.items():
-            rows.append((number, part.node, part.since_ms, part.deadline_ms, to_runs(seqs), claim_id))
-            claim_id = None
-    return rows
-
-
-def _restore_leases(queue: Queue, rows: list[LeaseRow]) -> None:
-    """Hold all jobs of each lease under the deadline of its first part, then extend the other parts to theirs."""
-    for number, grouped in groupby(rows, key=itemgetter(0)):
-        parts = list(grouped)
-        _, node, since_ms, deadline_ms, runs, claim_id = parts[0]
-        if len(parts) > 1:
-            runs = to_runs(seq for part in parts for seq in each(part[4]))
-        queue.hold(Lease(number, node, since_ms, deadline_ms, count(runs), runs, claim_id))
-        for part in parts[1:]:
-            queue.extend(part[4], deadline_ms=part[3])
 
 
 def _columns(pairs: Iterable[tuple[int, int]]) -> tuple[bytes, bytes]:

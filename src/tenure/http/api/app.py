@@ -61,6 +61,10 @@ class Call:
         self.request.complete(body)
         return self.app.answer(self.route, self)
 
+    def observed(self, response: Response) -> Response:
+        """Count the response to a write, which the wire has rendered; return it."""
+        return self.app.observed(self.route, self.request, response)
+
 
 Handler = Callable[[Any, Call], Result]
 Observe = Callable[["Route | None", Request, int], None]
@@ -145,9 +149,9 @@ class App:
             call.body_bytes_max = self._bulk_bytes_max if route.bulk else self._command_bytes_max
             return call
         except TenureError as error:
-            return self._observed(route, request, error_response(error, request))
+            return self.observed(route, request, error_response(error, request))
         except Exception:
-            return self._observed(route, request, _unexpected(request))
+            return self.observed(route, request, _unexpected(request))
 
     def lapsed(self, route: Route, call: Call) -> Response | None:
         """Return the refusal of an admitted call whose key is not valid any more, else None."""
@@ -155,7 +159,7 @@ class App:
             if self._recheck is not None:
                 self._recheck(route, call)
         except TenureError as error:
-            return self._observed(route, call.request, error_response(error, call.request))
+            return self.observed(route, call.request, error_response(error, call.request))
         return None
 
     def answer(self, route: Route, call: Call) -> Result:
@@ -173,16 +177,13 @@ class App:
         except Exception:
             result = _unexpected(request)
         if isinstance(result, Response):
-            if self._observe is not None:
-                self._observe(route, request, result.status)
-            return result
+            return self.observed(route, request, result)
         if isinstance(result, Later):
-            if self._observe is not None:
-                _watch(result, self._observe, route=route, request=request)
-            return result
+            return result  # the wire renders it, and has it observed
         return self._guard(route, request, result)
 
-    def _observed(self, route: Route | None, request: Request, response: Response) -> Response:
+    def observed(self, route: Route | None, request: Request, response: Response) -> Response:
+        """Report the status of a response; return it."""
         if self._observe is not None:
             self._observe(route, request, response.status)
         return response
@@ -194,7 +195,7 @@ class App:
             response = error_response(error, request)
         except Exception:
             response = _unexpected(request)
-        return self._observed(route, request, response)
+        return self.observed(route, request, response)
 
     def _find(self, request: Request) -> tuple[Route, Call]:
         known = self._found.get((request.method, request.path))
@@ -236,20 +237,6 @@ def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(
         "/".join(f"(?P<{part[1:]}>[^/]*)" if part.startswith(":") else re.escape(part) for part in pattern.split("/"))
     )
-
-
-def _watch(later: Later[Any], observe: Observe, *, route: Route | None, request: Request) -> None:
-    """Report the status of what is rendered later. An answer that fails is rendered by the protocol, and not reported
-    here.
-    """
-    render = later.render
-
-    def rendered(reply: Any) -> Response:
-        response = render(reply)
-        observe(route, request, response.status)
-        return response
-
-    later.render = rendered
 
 
 def error_response(error: TenureError, request: Request) -> Response:

@@ -13,7 +13,7 @@ from collections.abc import Coroutine, Generator
 from typing import Any, Final
 from urllib.parse import parse_qs
 
-from tenure.errors import Denied, Overloaded
+from tenure.errors import Denied, Overloaded, TenureError
 from tenure.http.api.app import Call, Route
 from tenure.http.api.hosts import HostCheck
 from tenure.http.api.keys import Key, KeyRing
@@ -171,7 +171,7 @@ class Gatekeeper:
             return  # the sender of the answer meets the same error and reports it
         if not reached:
             place = _Place(self.requests, call.key_id)
-            answer.durability.wait(answer.batch, answer.level).add_done_callback(place.settled)
+            answer.durability.when_reached(answer.batch, answer.level, place.settled)
 
     async def _then_counted(self, call: Call, work: Coroutine[Any, Any, Response]) -> Response:
         response = await (work if call.key is None else self._while_allowed(call, work))
@@ -232,11 +232,9 @@ class _Place:
             if not counter[self._name]:
                 del counter[self._name]
 
-    def settled(self, future: asyncio.Future[None]) -> None:
-        """Free the place after a future is done. Its exception is retrieved here, and reported where it is answered."""
+    def settled(self, _: TenureError | None) -> None:
+        """Free the place of a write that is durable, or failed; the error is reported where it is answered."""
         self.free()
-        if not future.cancelled():
-            future.exception()
 
     def __del__(self) -> None:
         self.free()

@@ -16,17 +16,14 @@ from tenure.contract.names import check_topic_name
 from tenure.http.api.app import Call, Handler
 from tenure.http.api.body import Reader
 from tenure.http.api.context import Context
-from tenure.http.api.render import Stopwatch
-from tenure.http.wire.message import Later, Response
+from tenure.http.wire.message import Later, Render
 
-__all__ = ["Build", "Render", "built", "command", "decoder"]
+__all__ = ["Build", "built", "command", "decoder"]
 
 R = TypeVar("R")
 C = TypeVar("C", bound=Command[Any])
 Build = Callable[[Context, Call], Command[R]]
 """Make the command of a call. Raises what refuses the call."""
-Render = Callable[[Call, R, float], Response]
-"""Make the response from a reply and from how long a sync kept the answer waiting, in ms."""
 
 
 def command(schema: type[Command[R]], render: Render[R], *, optional: bool = False) -> Handler:
@@ -41,9 +38,7 @@ def built(build: Build[R], render: Render[R]) -> Handler:
     """Return the handler of a command that ``build`` makes."""
 
     def handle(context: Context, call: Call) -> Later[R]:
-        answer = context.broker.run(build(context, call))
-        watch = Stopwatch(answer)
-        return Later(answer, lambda reply: render(call, reply, watch.fsync_ms))
+        return Later(context.broker.run(build(context, call)), render)
 
     return handle
 

@@ -13,12 +13,12 @@ from tenure.contract.replies import Extended, Grant, Settled
 from tenure.http.api.app import Call
 from tenure.http.api.render import encode, performance
 from tenure.http.streams.sse import field
-from tenure.http.wire.message import Request, Response
+from tenure.http.wire.message import Response
 
 __all__ = ["job_frames", "render_claim", "render_extended", "render_settled"]
 
 
-def render_claim(request: Request, claim: Grant) -> Response:
+def render_claim(call: Call, claim: Grant, _: float = 0.0) -> Response:
     """Render the jobs of a claim."""
     return Response(
         200,
@@ -30,7 +30,7 @@ def render_claim(request: Request, claim: Grant) -> Response:
             len(claim.jobs),
             claim.ready,
             b'"%b"' % claim.lease_id.encode() if claim.lease_id is not None else b"null",
-            request.elapsed_ms,
+            call.request.elapsed_ms,
         ),
     )
 

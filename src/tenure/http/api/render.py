@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-from time import perf_counter
 from typing import Any, Final
 
 import msgspec
 
-from tenure.broker.answer import Answer
 from tenure.contract.records import Stored
 from tenure.contract.replies import Tombstone
-from tenure.core.level import Level
 from tenure.http.api.app import Call
 from tenure.http.wire.message import Request, Response
 
-__all__ = ["Stopwatch", "as_fields", "encode", "gap_text", "performance", "record", "reply"]
+__all__ = ["as_fields", "encode", "gap_text", "performance", "record", "reply"]
 
 encode: Final = msgspec.json.Encoder().encode
 """A value of ours as JSON: names, numbers, configs. Never ``data`` or ``meta``."""
-
-
-class Stopwatch:
-    """The time that an answer waited for its sync: 0.0 where it needed none. Start it when the broker has answered."""
-
-    __slots__ = ("_gated", "_started")
-
-    def __init__(self, answer: Answer[Any]) -> None:
-        self._gated = answer.level == Level.SYNCED
-        self._started = perf_counter()
-
-    @property
-    def fsync_ms(self) -> float:
-        return max((perf_counter() - self._started) * 1000, 0.001) if self._gated else 0.0
 
 
 def performance(request: Request, fsync_ms: float | None = None) -> bytes:

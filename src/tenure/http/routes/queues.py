@@ -17,7 +17,7 @@ from tenure.http.api.command import built, command, decoder
 from tenure.http.api.context import Context
 from tenure.http.api.queue_render import render_claim, render_extended, render_settled
 from tenure.http.api.render import as_fields
-from tenure.http.wire.message import Later, Request, Response, Result
+from tenure.http.wire.message import Later, Response, Result
 
 __all__ = ["ROUTES"]
 
@@ -27,15 +27,12 @@ _read_redrive = Reader(RedriveFields, optional=True).read
 
 def claim(context: Context, call: Call) -> Result:
     """Lease jobs to a worker; with ``wait_ms``, wait for some to come."""
-    request = call.request
     answer = context.broker.run_claim(_decode_claim(context, call))
-    if isinstance(answer, Answer):
-        return Later(answer, lambda reply: render_claim(request, reply))
-    return _claim_later(request, answer)
+    return Later(answer, render_claim) if isinstance(answer, Answer) else _claim_later(call, answer)
 
 
-async def _claim_later(request: Request, answer: Awaitable[Grant]) -> Response:
-    return render_claim(request, await answer)
+async def _claim_later(call: Call, answer: Awaitable[Grant]) -> Response:
+    return render_claim(call, await answer)
 
 
 def redrive(_: Context, call: Call) -> Redrive:

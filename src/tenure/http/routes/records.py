@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import Awaitable, Coroutine
+from time import perf_counter
 from typing import Any, Final
 
 from tenure.broker.broker import Broker
@@ -19,7 +20,7 @@ from tenure.http.api.body import Reader
 from tenure.http.api.command import command
 from tenure.http.api.context import Context
 from tenure.http.api.query import Query
-from tenure.http.api.render import Stopwatch, as_fields, gap_text, performance, record
+from tenure.http.api.render import as_fields, gap_text, performance, record
 from tenure.http.api.shares import share_of
 from tenure.http.append.body import read_append
 from tenure.http.append.long_work import finish
@@ -50,8 +51,9 @@ async def _produce_in_turns(context: Context, call: Call, steps: Steps, *, with_
     result = _produce(context, call, await context.turns.run(steps), with_seqs=with_seqs)
     if not isinstance(result, Later):
         return await result
+    started_s = perf_counter()
     try:
-        return result.render(await result.answer)
+        return result.render(call, await result.answer, result.fsync_ms(started_s))
     except CancelledError:
         raise Indeterminate("the server stops: the write may or may not have become durable") from None
 
@@ -85,8 +87,7 @@ def _produce(
         if "last_seq" not in conflict.detail:
             raise
         return _refuse_once_durable(context.broker, call.names["topic"], conflict)
-    watch = Stopwatch(answer)
-    return Later(answer, lambda produced: _produced(request, produced, with_seqs=with_seqs, fsync_ms=watch.fsync_ms))
+    return Later(answer, _produced if with_seqs else _produced_without_seqs)
 
 
 def _no_admin(topic: str) -> Denied:
@@ -107,8 +108,12 @@ async def _refuse_once_durable(broker: Broker, topic: str, conflict: Conflict) -
     raise conflict
 
 
-def _produced(request: Request, produced: Produced, *, with_seqs: bool, fsync_ms: float) -> Response:
-    seqs = b'"seqs":[%b],' % b",".join([b"%d" % seq for seq in produced.seqs]) if with_seqs else b""
+def _produced(call: Call, produced: Produced, fsync_ms: float) -> Response:
+    seqs = b'"seqs":[%b],' % b",".join([b"%d" % seq for seq in produced.seqs])
+    return _produced_without_seqs(call, produced, fsync_ms, seqs=seqs)
+
+
+def _produced_without_seqs(call: Call, produced: Produced, fsync_ms: float, *, seqs: bytes = b"") -> Response:
     body = b'{"topic":"%b","first_seq":%d,"last_seq":%d,%b"head_seq":%d,"count":%d,"created":%b,"deduped":%b,%b}' % (
         produced.topic.encode(),
         produced.first_seq,
@@ -118,7 +123,7 @@ def _produced(request: Request, produced: Produced, *, with_seqs: bool, fsync_ms
         produced.count,
         b"true" if produced.created else b"false",
         b"true" if produced.deduped else b"false",
-        performance(request, fsync_ms),
+        performance(call.request, fsync_ms),
     )
     return Response(201 if produced.created else 200, body)
 

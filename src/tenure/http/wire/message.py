@@ -9,6 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from tenure.broker.answer import Answer
+from tenure.core.level import Level
 
 __all__ = [
     "Admission",
@@ -16,6 +17,7 @@ __all__ = [
     "Body",
     "Headers",
     "Later",
+    "Render",
     "Request",
     "Response",
     "Result",
@@ -107,11 +109,19 @@ class Response(msgspec.Struct, gc=False):
     stream: Stream | None = None
 
 
+Render = Callable[[Any, T, float], Response]
+"""Make the response of an admitted request from a reply, and from how long a sync kept the answer waiting, in ms."""
+
+
 class Later(msgspec.Struct, Generic[T], gc=False):
     """A response that waits for an answer's durability and for nothing else. ``render`` makes it from the reply."""
 
     answer: Answer[T]
-    render: Callable[[T], Response]
+    render: Render[T]
+
+    def fsync_ms(self, started_s: float) -> float:
+        """Return how long a sync has kept the answer waiting since then, in ms: 0.0 where it needs none."""
+        return max((perf_counter() - started_s) * 1000, 0.001) if self.answer.level == Level.SYNCED else 0.0
 
 
 Result = Response | Later[Any] | Coroutine[Any, Any, Response]
@@ -138,6 +148,9 @@ class Admission(Protocol):
 
     def answer(self, body: Body) -> Result:
         """Answer the whole request; called once."""
+
+    def observed(self, response: Response) -> Response:
+        """Count the response to a write that became durable, or failed to; return it."""
 
 
 Admit = Callable[[Request], Admission | Response]

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 from tenure.errors import Closed, Indeterminate, TenureError
@@ -13,15 +14,44 @@ from tenure.http.api.app import error_response
 from tenure.http.wire.bodies import Charge
 from tenure.http.wire.message import Admission, Body, Later, Request, Response, Send, Stream
 
-__all__ = ["Done", "Exchange", "Pending", "carry_out", "fault_response", "run_stream"]
+__all__ = ["DurableAnswer", "Exchange", "Pending", "carry_out", "fault_response", "run_stream"]
 
 log = logging.getLogger("tenure.http")
 
 Done = Callable[[Response], None]
-Pending = asyncio.Future[Any]
-"""The future of a response. A Task is work that is cancelled when its peer goes; a plain future is durability: it is
-not.
-"""
+
+
+class DurableAnswer:
+    """The response to a write, given to ``done`` when its batch is as durable as it asks for.
+
+    It is no future: it costs no turn of the loop between the sync and the response. Cancelled, it answers that the
+    outcome is unknown; the write goes on.
+    """
+
+    __slots__ = ("_admission", "_done", "_later", "_started_s")
+
+    def __init__(self, later: Later[Any], admission: Admission, done: Done) -> None:
+        self._later = later
+        self._admission = admission
+        self._done: Done | None = done
+        self._started_s = perf_counter()
+
+    def reached(self, error: TenureError | None) -> None:
+        """Respond: the batch has reached its level, or never will, by this error. Only the first call counts."""
+        done, self._done = self._done, None
+        if done is not None:
+            if error is None:
+                done(_render(self._later, self._admission, self._later.fsync_ms(self._started_s)))
+            else:
+                done(self._admission.observed(error_response(error, self._admission.request)))
+
+    def cancel(self) -> None:
+        """Respond now: the server stops."""
+        self.reached(Indeterminate("the server stops: the write may or may not have become durable"))
+
+
+Pending = asyncio.Task[Any] | DurableAnswer
+"""What a response waits for. A Task is work that is cancelled when its peer goes; durability is not."""
 
 
 class Exchange:
@@ -59,45 +89,31 @@ def carry_out(admission: Admission, body: Body, done: Done) -> Response | Pendin
 
     A write that waits for durability costs a callback, not a task; only a coroutine gets a task. Nothing is raised.
     """
-    request = admission.request
     try:
         result = admission.answer(body)
     except Exception:
-        return fault_response(request)
-    if type(result) is Response:
+        return fault_response(admission.request)
+    if result.__class__ is Response:
         return result
     if isinstance(result, Later):
-        return _await_answer(result, request, done)
+        return _await_answer(result, admission, done)
     assert not isinstance(result, Response)
     task = asyncio.get_running_loop().create_task(result)
-    task.add_done_callback(partial(_finished, request, done))
+    task.add_done_callback(partial(_finished, admission.request, done))
     return task
 
 
-def _await_answer(later: Later[Any], request: Request, done: Done) -> Response | Pending:
+def _await_answer(later: Later[Any], admission: Admission, done: Done) -> Response | Pending:
     answer = later.answer
     durability = answer.durability
     try:
         if not answer.level or durability is None or durability.reached(answer.batch, answer.level):
-            return _render(later, request)
-        future = durability.wait(answer.batch, answer.level)
+            return _render(later, admission, 0.0)
     except TenureError as error:
-        return error_response(error, request)
-    future.add_done_callback(partial(_settled, later, request, done))
-    return future
-
-
-def _settled(later: Later[Any], request: Request, done: Done, future: Pending) -> None:
-    if future.cancelled():
-        error: BaseException | None = Indeterminate("the server stops: the write may or may not have become durable")
-    else:
-        error = future.exception()
-    if error is None:
-        done(_render(later, request))
-    elif isinstance(error, TenureError):
-        done(error_response(error, request))
-    else:
-        done(fault_response(request, error))
+        return admission.observed(error_response(error, admission.request))
+    waiting = DurableAnswer(later, admission, done)
+    durability.when_reached(answer.batch, answer.level, waiting.reached)
+    return waiting
 
 
 def _finished(request: Request, done: Done, task: asyncio.Future[Response]) -> None:
@@ -113,13 +129,14 @@ def _finished(request: Request, done: Done, task: asyncio.Future[Response]) -> N
         done(fault_response(request, error))
 
 
-def _render(later: Later[Any], request: Request) -> Response:
+def _render(later: Later[Any], admission: Admission, fsync_ms: float) -> Response:
     try:
-        return later.render(later.answer.reply)
+        response = later.render(admission, later.answer.reply, fsync_ms)
     except TenureError as error:
-        return error_response(error, request)
+        response = error_response(error, admission.request)
     except Exception:
-        return fault_response(request)
+        response = fault_response(admission.request)
+    return admission.observed(response)
 
 
 async def run_stream(stream: Stream, send: Send) -> bool:

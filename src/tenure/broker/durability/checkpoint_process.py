@@ -1,0 +1,115 @@
+"""A checkpoint made in a process of its own, because a fold in a thread would take turns with the broker's loop.
+
+The child reads the directory and writes one file; only the broker publishes that. The two speak in lines: the child
+sends ``ready`` once it holds the segments, the broker answers with a position, the child with a size or an error. The
+child ends when its standard input does, so it does not outlive a broker that was killed.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+
+from tenure.broker.durability.checkpoint_fold import CheckpointFold
+from tenure.errors import Overloaded, TenureError
+from tenure.log.disk import PosixDisk
+from tenure.log.interface import Position
+
+__all__ = ["CheckpointProcess"]
+
+_NICE = 19
+_LINE_BYTES_MAX = 4096
+
+
+class CheckpointProcess:
+    """A `CheckpointFold` in another process. Every method but ``abort`` waits, and belongs into a thread."""
+
+    def __init__(self, root: Path, *, memory_bytes_max: int) -> None:
+        self._arguments = [str(root), str(memory_bytes_max)]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._aborted = False
+
+    def open(self) -> None:
+        """Start the process and wait until it holds the segments. Raises Overloaded."""
+        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, *self._arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": path},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise Overloaded(f"no process for a checkpoint could be started: {error.strerror}") from error
+        if self._aborted:
+            self._process.kill()
+        self._expect("ready")
+
+    def write(self, stop: Position) -> int:
+        """Let the process write the checkpoint at ``stop``; return its size in bytes. Raises Overloaded."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # `_expect` says why
+            self._process.stdin.write(" ".join(map(str, stop)).encode() + b"\n")
+            self._process.stdin.flush()
+        return int(self._expect("size"))
+
+    def _expect(self, word: str) -> str:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline(_LINE_BYTES_MAX).decode(errors="replace")
+        said, _, rest = line.strip().partition(" ")
+        if said != word:
+            raise Overloaded(f"no checkpoint was made: {rest or f'its process ended with {self._process.wait()}'}")
+        return rest
+
+    def abort(self) -> None:
+        """Kill the process; from any thread."""
+        self._aborted = True
+        if self._process is not None:
+            self._process.kill()
+
+    def close(self) -> None:
+        """End the process and wait for that."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+
+
+def _main() -> None:
+    root, memory_bytes_max = sys.argv[1:]
+    os.nice(_NICE)
+    gc.disable()
+    resource.setrlimit(resource.RLIMIT_DATA, (int(memory_bytes_max), int(memory_bytes_max)))
+    try:
+        made = CheckpointFold(PosixDisk(root, create=False))
+        made.open()
+        _say("ready")
+        stop = Position(*map(int, sys.stdin.buffer.readline().split()))
+        Thread(target=_end_with_input, daemon=True).start()
+        _say(f"size {made.write(stop)}")
+    except TenureError as error:
+        _say(f"error {error.message}")
+    except MemoryError:
+        _say(f"error it takes more than checkpoint_memory_bytes_max = {memory_bytes_max}")
+
+
+def _end_with_input() -> None:
+    sys.stdin.buffer.read()
+    os._exit(1)
+
+
+def _say(line: str) -> None:
+    print(line.replace("\n", " "), flush=True)
+
+
+if __name__ == "__main__":
+    _main()

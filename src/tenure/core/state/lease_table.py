@@ -1,0 +1,250 @@
+"""The leases of a queue, in pages; which of them end next, and which one has a number.
+
+A lease is known by its row, which counts the claims of its queue since it was loaded. Rows ascend as lease numbers do,
+so a number is found by bisection, and no second table by number is kept. Deadlines are indexed by page: a page is gone
+through when the earliest of its deadlines comes up. An ack, and an extend to a later deadline, cost nothing in that
+index, and a lease that ends in time never shows up in it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from itertools import compress, islice
+from typing import Final
+
+from tenure.core.events import Claimed
+from tenure.core.state.delays import NEVER
+from tenure.core.state.lease_page import CELLS, DEADLINE, NUMBER, PAGE_BITS, PAGE_MASK, SINCE, LeasePage, pack_row
+from tenure.core.state.ranges import count
+
+__all__ = ["LeaseTable"]
+
+_IDLE_ROWS: Final = 16
+"""The last page is dropped when it has no living lease and had so many: an idle queue is small."""
+_STALE_MIN: Final = 64
+"""How many entries of the heap may be stale even where they outnumber the pages."""
+
+
+class LeaseTable:
+    """The leases of one queue that hold a job, by row. ``count`` counts them; ``pages`` are in the order of their rows.
+
+    ``runs`` has the jobs that a lease started with, where it was more than one. ``apart`` counts the jobs of a lease
+    that it still holds with a deadline of their own. ``claim_ids`` has the claim id of a lease, where it has one, and
+    ``claims`` the number of the lease by its claim id.
+    """
+
+    __slots__ = (
+        "_firsts",
+        "_heap",
+        "_keys",
+        "_next_row",
+        "_tail",
+        "apart",
+        "claim_ids",
+        "claims",
+        "count",
+        "pages",
+        "runs",
+    )
+
+    def __init__(self) -> None:
+        self.pages: dict[int, LeasePage] = {}
+        self.count = 0
+        self.runs: dict[int, list[int]] = {}
+        self.apart: dict[int, int] = {}
+        self.claim_ids: dict[int, str] = {}
+        self.claims: dict[str, int] = {}
+        self._tail: LeasePage | None = None
+        self._next_row = 0
+        self._firsts: list[int] = []
+        self._keys: list[int] = []
+        self._heap: list[tuple[int, int]] = []
+
+    # One lease
+
+    def add(self, event: Claimed) -> int:
+        """Add a lease, with a number above all others; return its row."""
+        page, runs, deadline_ms = self._tail, event.runs, event.deadline_ms
+        if page is None:
+            page = self._open_page(LeasePage(), event.lease)
+        row, place = self._next_row, page.places.get(event.node)  # type: ignore[union-attr]  # the last page is not full
+        if place is None:
+            place = page.add_name(event.node)
+        page.cells.frombytes(pack_row(event.lease, event.at_ms, deadline_ms, runs[0]))
+        page.left.append(1)
+        page.nodes.append(place)
+        page.living += 1
+        self._next_row = row + 1
+        self.count += 1
+        if deadline_ms < page.next_ms:
+            self._plan(row >> PAGE_BITS, page, deadline_ms)
+        if runs[1] > 1 or len(runs) > 2:
+            page.left[-1] = count(runs)
+            self.runs[row] = runs
+        if event.claim_id is not None:
+            self.claims[event.claim_id] = event.lease
+            self.claim_ids[row] = event.claim_id
+        if row & PAGE_MASK == PAGE_MASK:
+            page.close()
+            self._tail = None
+        return row
+
+    def add_page(self, page: LeasePage) -> int:
+        """Add a page of leases of one job each, all of them alive; return the first of their rows.
+
+        The caller adds full pages, and at last one that may be smaller.
+        """
+        self._open_page(page, page.cells[NUMBER])
+        row = self._next_row
+        self._next_row = row + page.living
+        self.count += page.living
+        heappush(self._heap, (page.next_ms, row >> PAGE_BITS))
+        if not self._next_row & PAGE_MASK:
+            page.close()
+            self._tail = None
+        return row
+
+    def locate(self, row: int) -> tuple[LeasePage, int]:
+        """Return the page of a living lease, and its place there."""
+        page = self.pages[row >> PAGE_BITS]
+        return page, page.find(row)
+
+    def cells(self, row: int) -> array[int]:
+        """Return the cells of a living lease."""
+        page, index = self.locate(row)
+        return page.cells[CELLS * index : CELLS * (index + 1)]
+
+    def left(self, row: int) -> int:
+        """Return how many jobs a living lease holds."""
+        page, index = self.locate(row)
+        return page.left[index]
+
+    def node(self, row: int) -> str:
+        """Return the holder of a lease."""
+        page = self.pages[row >> PAGE_BITS]
+        return page.names[page.nodes[row & PAGE_MASK if page.offsets is None else page.find(row)]]
+
+    def since_ms(self, row: int) -> int:
+        """Return when a lease was given."""
+        page = self.pages[row >> PAGE_BITS]
+        return page.cells[CELLS * (row & PAGE_MASK if page.offsets is None else page.find(row)) + SINCE]
+
+    def row_of(self, number: int) -> int | None:
+        """Return the row of the lease of this number, or None where it is over."""
+        at = bisect_right(self._firsts, number) - 1
+        if at < 0:
+            return None
+        key = self._keys[at]
+        page = self.pages[key]
+        numbers = page.column(NUMBER)
+        index = bisect_left(numbers, number)
+        if index == len(numbers) or numbers[index] != number or not page.left[index]:
+            return None
+        return key << PAGE_BITS | page.offset(index)
+
+    def reduce(self, row: int, taken: int) -> None:
+        """Count off jobs that a lease does not hold any more; it ends with the last."""
+        page = self.pages[row >> PAGE_BITS]
+        index = row & PAGE_MASK if page.offsets is None else page.find(row)
+        left = page.left[index] - taken
+        page.left[index] = left
+        if left:
+            return
+        self.count -= 1
+        if self.runs or self.claims:
+            self._forget(row, page.cells[CELLS * index + NUMBER])
+        page.living -= 1
+        if not page.living:
+            if page is not self._tail or len(page.left) >= _IDLE_ROWS:
+                self._drop_page(row >> PAGE_BITS)
+        elif page.is_sparse:
+            page.pack()
+
+    def _forget(self, row: int, number: int) -> None:
+        """Forget the runs and the claim id of a lease that is over."""
+        self.runs.pop(row, None)
+        claim_id = self.claim_ids.pop(row, None)
+        if claim_id is not None and self.claims.get(claim_id) == number:
+            del self.claims[claim_id]
+
+    def numbers_after(self, number: int, limit: int) -> list[int]:
+        """Return the lowest numbers above this one, ascending, at most ``limit``."""
+        at = max(bisect_right(self._firsts, number) - 1, 0)
+        return list(islice(self._numbers_from(at, number), limit))
+
+    def _numbers_from(self, at: int, number: int) -> Iterator[int]:
+        for key in self._keys[at:]:
+            page = self.pages[key]
+            numbers = page.column(NUMBER)
+            first = bisect_right(numbers, number)
+            yield from compress(numbers[first:], page.left[first:])
+
+    # Deadlines
+
+    @property
+    def next_ms(self) -> int:
+        """Return a time at or before the earliest deadline; NEVER without a lease."""
+        return self._heap[0][0] if self._heap else NEVER
+
+    def set_deadline(self, row: int, deadline_ms: int) -> None:
+        """Give a lease another deadline."""
+        page, index = self.locate(row)
+        page.cells[CELLS * index + DEADLINE] = deadline_ms
+        if deadline_ms < page.next_ms:
+            self._plan(row >> PAGE_BITS, page, deadline_ms)
+
+    def take_due(self, deadline_ms: int) -> list[int]:
+        """Return the rows of the leases whose deadline has come at ``deadline_ms``, ascending; the caller ends them."""
+        rows: list[int] = []
+        while self._heap and self._heap[0][0] <= deadline_ms:
+            _, key = heappop(self._heap)
+            page = self.pages.get(key)
+            if page is not None and page.next_ms <= deadline_ms:
+                rows += self._due_in(key, page, deadline_ms)
+        rows.sort()
+        return rows
+
+    def _due_in(self, key: int, page: LeasePage, deadline_ms: int) -> list[int]:
+        """Return the rows of a page that are due, and plan for the next deadline of the others."""
+        due, next_ms, apart = list[int](), NEVER, self.apart
+        for index, at_ms in enumerate(page.column(DEADLINE)):
+            left = page.left[index]
+            if not left:
+                continue
+            row = key << PAGE_BITS | page.offset(index)
+            if apart and left == apart.get(row):
+                continue  # every job that it holds has a deadline of its own
+            if at_ms <= deadline_ms:
+                due.append(row)
+            elif at_ms < next_ms:
+                next_ms = at_ms
+        page.next_ms = NEVER
+        if next_ms < NEVER:
+            self._plan(key, page, next_ms)
+        return due
+
+    def _plan(self, key: int, page: LeasePage, next_ms: int) -> None:
+        page.next_ms = next_ms
+        heappush(self._heap, (next_ms, key))
+        if len(self._heap) > 2 * len(self.pages) + _STALE_MIN:
+            self._heap = [(page.next_ms, key) for key, page in self.pages.items() if page.next_ms < NEVER]
+            heapify(self._heap)
+
+    # Pages
+
+    def _open_page(self, page: LeasePage, number: int) -> LeasePage:
+        key = -(-self._next_row >> PAGE_BITS)
+        self._next_row = key << PAGE_BITS
+        self.pages[key] = self._tail = page
+        self._firsts.append(number)
+        self._keys.append(key)
+        return page
+
+    def _drop_page(self, key: int) -> None:
+        if self.pages.pop(key) is self._tail:
+            self._tail = None
+        at = bisect_left(self._keys, key)
+        del self._keys[at], self._firsts[at]
