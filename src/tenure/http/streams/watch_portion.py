@@ -85,7 +85,7 @@ class Portion:
         """Return the frames of `events`, and the cursor after each: rendered once for all readers that want the same,
         and encoded once for those of them that have the same cursors.
         """
-        key = (following, caught_up, encode(cursors))
+        key = (following, caught_up, encode(cursors) if len(cursors) > 1 else b"")
         frames = self._shared.get(key)
         if frames is None:
             events = self._rendered.get(key[:2])
