@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,22 @@ async def test_a_stream_opens_with_retry_and_a_heartbeat(site: Site) -> None:
     assert reply.headers == {b"x-accel-buffering": b"no"}
     stream = Listener(reply.response)
     assert [await stream.block(), await stream.block()] == ["retry: 2000", ": hb"]
+    await stream.hang_up()
+
+
+async def test_a_job_reaches_a_stream_that_waits_one_turn_after_its_put(site: Site) -> None:
+    """In it the claim is written, and then its frame: no task waits for another in between."""
+    await make(site)
+    stream = await listen(site)
+    await stream.block()
+    await turn()
+    sent = len(stream.sent)
+    site.broker.produce("transcode", [b"1"])
+    turns = 0
+    while len(stream.sent) == sent:
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns <= 1
     await stream.hang_up()
 
 

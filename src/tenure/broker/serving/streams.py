@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from tenure.broker.answer import Answer
@@ -30,7 +30,8 @@ class WorkStream:
     had read, and has settled or extended nothing of this stream since it was given it, gets no more until it does. A
     reader that let one expire unread gets no more until it reads; it never reads a lease that has expired.
 
-    ``leases`` and ``held_count`` are what it holds; `StreamLeases` keeps them.
+    ``leases`` and ``held_count`` are what it holds; `StreamLeases` keeps them. A reader that does not iterate calls
+    `take` each time that ``on_arrival`` was called, until ``is_closed``.
 
     >>> import asyncio
     >>> from tenure.testing import memory_broker
@@ -57,15 +58,15 @@ class WorkStream:
         self._signs_count = 0
         self._is_silent = False
         self._is_unread = False
-        self._arrival = asyncio.Event()
         self._error: TenureError | None = None
-        self._closed = False
+        self.on_arrival: Callable[[], None] = _ignore
+        self.is_closed = False
 
     # For the broker
 
     def wants(self) -> int:
         """Return how many more jobs it may hold."""
-        if self._closed or self._is_silent or self._is_unread:
+        if self.is_closed or self._is_silent or self._is_unread:
             return 0
         return max(0, self.max_count - self.held_count)
 
@@ -74,13 +75,13 @@ class WorkStream:
         claim = answer.reply
         self._book.lend(self, claim.lease, len(claim.jobs), signs_count=self._signs_count)
         self._given.append(answer)
-        self._arrival.set()
+        self.on_arrival()
         return False
 
     def refuse(self, error: TenureError) -> None:
         """End with this error: the queue is gone."""
         self._error = error
-        self._arrival.set()
+        self.on_arrival()
 
     def expire(self, lease: int, *, signs_count: int) -> None:
         """Judge the worker after a lease expired, or a part of it. ``signs_count`` is how many signs of life the stream
@@ -102,22 +103,35 @@ class WorkStream:
         return self
 
     async def __anext__(self) -> Grant:
+        arrival = asyncio.Event()
+        self.on_arrival = arrival.set
+        while True:
+            answer = self.take()
+            if answer is not None:
+                return await answer
+            if self.is_closed:
+                raise StopAsyncIteration
+            await arrival.wait()
+            arrival.clear()
+
+    def take(self) -> Awaitable[Grant] | None:
+        """Return the next claim, as an awaitable that resolves when it may be handed out; None where there is none now.
+
+        Raises the error that the stream ended with.
+        """
         while True:
             while self._given:
                 answer = self._book.read(self._given[0])
                 self._given.popleft()
                 if answer is not None:
                     self._reads_again()
-                    return await self._book.answer(answer)
+                    return self._book.answer(answer)
             self._reads_again()
-            if self._given:
-                continue
-            if self._error is not None:
-                raise self._error
-            if self._closed:
-                raise StopAsyncIteration
-            self._arrival.clear()
-            await self._arrival.wait()
+            if not self._given:
+                break
+        if self._error is not None:
+            raise self._error
+        return None
 
     def _reads_again(self) -> None:
         """Serve this stream again, where it was not served because its reader did not read."""
@@ -136,9 +150,9 @@ class WorkStream:
         self._end(None)
 
     def _end(self, numbers: list[int] | None) -> None:
-        if not self._closed:
-            self._closed = True
-            self._arrival.set()
+        if not self.is_closed:
+            self.is_closed = True
+            self.on_arrival()
             self._book.end(self, numbers)
 
     async def __aenter__(self) -> WorkStream:
@@ -146,6 +160,10 @@ class WorkStream:
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
+
+
+def _ignore() -> None:
+    """Nobody reads the stream yet."""
 
 
 class Subscription:

@@ -6,8 +6,6 @@ finish what it began.
 
 from __future__ import annotations
 
-import asyncio
-
 from tenure.broker.broker import Broker
 from tenure.broker.serving.streams import WorkStream
 from tenure.contract.names import check_node, check_topic_name
@@ -18,6 +16,7 @@ from tenure.http.api.query import Query
 from tenure.http.api.queue_render import job_frames
 from tenure.http.api.render import reply
 from tenure.http.streams import sse
+from tenure.http.streams.outlet import Outlet
 from tenure.http.streams.shared import streams_of
 from tenure.http.wire.message import Response, Send
 
@@ -67,21 +66,17 @@ def _check_queue(broker: Broker, topic: str) -> None:
 
 
 async def _push(send: Send, jobs: WorkStream, *, heartbeat_ms: int) -> None:
-    """Send jobs as they are claimed. At its depth the stream claims no more until the worker settles some.
-
-    The claim that is waited for is never cancelled by a heartbeat: it might be on its way.
-    """
-    pending = asyncio.ensure_future(anext(jobs))
-    try:
-        while True:
-            claim = await sse.wait_beating(send, pending, heartbeat_ms=heartbeat_ms)
-            pending = asyncio.ensure_future(anext(jobs))
-            await sse.send_in_pieces(send, job_frames(claim))
-    except StopAsyncIteration:
-        return
-    finally:
-        if not pending.cancel() and not pending.cancelled():
-            pending.exception()  # retrieved, so that the loop does not log it as lost
+    """Send jobs as they are claimed. At its depth the stream claims no more until the worker settles some."""
+    outlet = Outlet(send, heartbeat_ms=heartbeat_ms, heartbeat=lambda: sse.HEARTBEAT)
+    jobs.on_arrival = outlet.wake
+    while True:
+        answer = jobs.take()
+        if answer is not None:
+            await sse.send_in_pieces(outlet.send, job_frames(await answer))
+        elif jobs.is_closed:
+            return
+        else:
+            await outlet.wait()
 
 
 ROUTES = [

@@ -1,4 +1,4 @@
-"""Server-sent events: frames, headers, and waiting with heartbeats.
+"""Server-sent events: frames, headers, and sending many frames in pieces.
 
 A stream writes only through ``send``, which returns when there is room for more: so nothing is kept for a slow reader
 beyond what it is being given (fault 33). A peer that went away silently is found by the next heartbeat that cannot be
@@ -10,11 +10,10 @@ together; a client that can should add a random wait of up to as much again (fau
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -31,10 +30,8 @@ __all__ = [
     "frame",
     "send_in_pieces",
     "stream_response",
-    "wait_beating",
 ]
 
-T = TypeVar("T")
 RETRY: Final = b"retry: 2000\n\n"
 HEARTBEAT: Final = b": hb\n\n"
 MEDIA_TYPE: Final = b"text/event-stream"
@@ -131,17 +128,3 @@ async def send_in_pieces(send: Callable[[bytes], Awaitable[None]], frames: list[
             piece, size = [], 0
     if piece:
         await send(b"".join(piece))
-
-
-async def wait_beating(
-    send: Send, pending: asyncio.Future[T], *, heartbeat_ms: int, heartbeat: Callable[[], bytes] = lambda: HEARTBEAT
-) -> T:
-    """Wait for ``pending``, and send a heartbeat each time that nothing has come for ``heartbeat_ms``.
-
-    The caller sends what came and then waits again, so a heartbeat never follows an event closely.
-    """
-    while not pending.done():
-        await asyncio.wait((pending,), timeout=heartbeat_ms / 1000)
-        if not pending.done():
-            await send(heartbeat())
-    return pending.result()
