@@ -1,7 +1,7 @@
 """A thousand readers of one topic: deliveries a second and latency, beside a bare program that writes the same frames.
 
-Each server in turns, three times in one run. *In step*: a record is produced once all readers have the one before.
-*Paced*: the same, but not more often than ``RATE_PER_S``. *Full speed*: each produce follows the answer to the one
+Both servers in turns, in one run. *In step*: a record is produced once all readers have the one before. *Paced*: the
+same, but not more often than ``RATE_PER_S``. *Full speed*: each produce follows the answer to the one
 before, and a reader may get several records in one frame. One process reads all sockets with a plain epoll loop.
 
 `python -m bench.watchers` measures watches and streams of lifecycle events; a word (`watch`, `events`) chooses one.
@@ -36,13 +36,18 @@ _MARKS = {"watch": b'"$seq":', "events": b"event: produced", "bare": b'"$seq":'}
 class Figures(msgspec.Struct):
     """What one server reached, turn by turn; waits are from a send to each of its arrivals."""
 
-    per_s: list[float] = []
+    spans_s: list[float] = []
     cpu_us: list[float] = []
     """Processor time of the server for each delivery in step."""
     waits_ms: list[float] = []
     paced_waits_ms: list[float] = []
     full_per_s: list[float] = []
     full_waits_ms: list[float] = []
+
+    @property
+    def per_s(self) -> float:
+        """Deliveries a second in step."""
+        return READERS / median(self.spans_s)
 
 
 class Readers:
@@ -109,20 +114,15 @@ class Readers:
         self._poll.close()
 
 
-def in_step(readers: Readers, *, pause_s: float = 0.0) -> tuple[float, list[float]]:
-    """Return deliveries a second and the waits, each record sent once all readers have the one before."""
-    spans, waits = [], []
-    for _ in range(ROUNDS):
-        goal, answered = readers.records + READERS, False
-        readers.arrivals_s.clear()
-        sent_s = readers.send()
-        while readers.records < goal or not answered:
-            answered |= readers.step(10)
-        spans.append(time.perf_counter() - sent_s)
-        waits += [(arrival_s - sent_s) * 1_000 for arrival_s in readers.arrivals_s]
-        while (left_s := sent_s + pause_s - time.perf_counter()) > 0:
-            readers.step(left_s)
-    return READERS / median(spans), waits
+def in_step(readers: Readers) -> tuple[float, list[float]]:
+    """Send one record; return the seconds until all readers and the producer have it, and the wait of each in ms."""
+    goal, answered = readers.records + READERS, False
+    readers.arrivals_s.clear()
+    sent_s = readers.send()
+    while readers.records < goal or not answered:
+        answered |= readers.step(10)
+    span_s = time.perf_counter() - sent_s
+    return span_s, [(arrival_s - sent_s) * 1_000 for arrival_s in readers.arrivals_s]
 
 
 def full_speed(readers: Readers) -> tuple[float, list[float]]:
@@ -139,19 +139,24 @@ def full_speed(readers: Readers) -> tuple[float, list[float]]:
     return rate, waits
 
 
-def measure(port: int, pid: int, figures: Figures, *, kind: str) -> None:
-    """Open all readers, take one turn of each figure, and close them."""
-    readers = Readers(port, _targets(port, kind=kind), kind=kind)
-    before_s = cpu_s(pid)
-    rate, waits = in_step(readers)
-    figures.cpu_us.append((cpu_s(pid) - before_s) * 1e6 / (ROUNDS * READERS))
-    figures.per_s.append(rate)
-    figures.waits_ms += waits
-    figures.paced_waits_ms += in_step(readers, pause_s=1 / RATE_PER_S)[1]
-    rate, waits = full_speed(readers)
-    figures.full_per_s.append(rate)
-    figures.full_waits_ms += waits
-    readers.close()
+def measure(sides: list[tuple[Readers, Figures, int]]) -> None:
+    """Take one turn of each figure; both servers get their records one by one in turns, for the same weather."""
+    before_s = [cpu_s(pid) for _, _, pid in sides]
+    for _ in range(ROUNDS):
+        for readers, figures, _ in sides:
+            span_s, waits = in_step(readers)
+            figures.spans_s.append(span_s)
+            figures.waits_ms += waits
+    for (_, figures, pid), earlier_s in zip(sides, before_s, strict=True):
+        figures.cpu_us.append((cpu_s(pid) - earlier_s) * 1e6 / (ROUNDS * READERS))
+    for _ in range(ROUNDS):
+        for readers, figures, _ in sides:
+            figures.paced_waits_ms += in_step(readers)[1]
+            time.sleep(1 / RATE_PER_S / len(sides))
+    for readers, figures, _ in sides:
+        rate, waits = full_speed(readers)
+        figures.full_per_s.append(rate)
+        figures.full_waits_ms += waits
 
 
 def _targets(port: int, *, kind: str) -> list[str]:
@@ -179,14 +184,17 @@ def compare(kind: str) -> list[Row]:
     ):
         Client(port).call("PUT", "/v0/topics/t", b'{"type":"queue","durability":"memory"}')
         for _ in range(TURNS):
-            measure(bare_port, bare_pid, bare, kind="bare")
-            measure(port, pid, ours, kind=kind)
-    ratio = median(ours.per_s) / median(bare.per_s)
+            there = Readers(bare_port, _targets(bare_port, kind="bare"), kind="bare")
+            here = Readers(port, _targets(port, kind=kind), kind=kind)
+            measure([(there, bare, bare_pid), (here, ours, pid)])
+            there.close()
+            here.close()
+    ratio = ours.per_s / bare.per_s
     middle_ms = median(ours.paced_waits_ms)
     print(f"{READERS:,} readers, {kind}: deliveries/s, p50 / p99 in ms, and the server's processor time for a delivery")
     for name, one in (("tenure", ours), ("bare", bare)):
         print(
-            f"  {name:<7} in step {median(one.per_s):>9,.0f} ({_quantiles(one.waits_ms)}, {median(one.cpu_us):.1f} µs),"
+            f"  {name:<7} in step {one.per_s:>9,.0f} ({_quantiles(one.waits_ms)}, {median(one.cpu_us):.1f} µs),"
             f" {RATE_PER_S} records/s ({_quantiles(one.paced_waits_ms)}),"
             f" full speed {median(one.full_per_s):>9,.0f} ({_quantiles(one.full_waits_ms)})"
         )

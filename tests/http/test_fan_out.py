@@ -13,10 +13,14 @@ import pytest
 
 from tenure import Broker
 from tenure.contract.commands import Command, Diff
+from tenure.contract.records import Stored
 from tenure.http.api.app import App
 from tenure.http.api.context import Context
+from tenure.http.api.render import record as render_record
 from tenure.http.routes import ROUTES
 from tenure.http.server import serve
+from tenure.http.streams import watch_portion
+from tenure.http.streams.forms import Forms
 from tenure.http.streams.outlet import Outlet
 from tenure.http.streams.slices import Slices
 from tenure.http.wire.limits import WireLimits
@@ -123,6 +127,40 @@ async def test_watchers_that_want_different_forms_share_the_read(site: Site) -> 
     assert cursors(last) == {"a": 4, "b": 1}, "an id holds the cursors of its own session"
     assert len(reads) <= 3 * 3
     await hang_up(streams)
+
+
+async def test_records_are_rendered_once_for_watchers_that_follow_other_topics_beside(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await write(site, "a", 0)
+    streams = []
+    for n in range(MANY):
+        await write(site, f"b{n}", 0)
+        streams.append(await listen(site, await watch(site, topics={"a": {"tail": True}, f"b{n}": {"tail": True}})))
+        await streams[-1].events(2)
+    for _ in range(3):
+        await turn()
+    rendered: list[Stored] = []
+    render = render_record
+
+    def counted(stored: Stored, **options: bool) -> bytes:
+        rendered.append(stored)
+        return render(stored, **options)
+
+    monkeypatch.setattr(watch_portion, "record", counted)
+    await write(site, "a", "news")
+    assert {tuple(seqs(await stream.next())) for stream in streams} == {(2,)}
+    assert len(rendered) == 1
+    assert [len(cursors(parse(stream.sent[-1].decode().strip()))) for stream in streams] == [2] * MANY
+    await hang_up(streams)
+
+
+def test_only_so_many_forms_are_kept() -> None:
+    forms = Forms[int, int]()
+    for number in range(1_000):
+        assert forms.keep(number, -number) == -number
+        assert forms.get(number) == -number
+        assert len(forms._kept) <= 32
 
 
 async def test_a_watcher_that_lags_catches_up_without_loss_or_doubling_and_shares_again(site: Site) -> None:

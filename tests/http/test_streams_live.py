@@ -125,6 +125,27 @@ async def test_fault_32_a_watcher_that_reconnects_misses_nothing(client: httpx.A
     assert [frame["data"]["records"][0]["$seq"] for frame in found] == [2, 3, 4]
 
 
+async def test_many_watchers_on_sockets_get_every_record_once_and_in_order(
+    client: httpx.AsyncClient, connect: Connect
+) -> None:
+    await make(client)
+    async with contextlib.AsyncExitStack() as stack:
+        followers = []
+        for _ in range(10):
+            watcher = await stack.enter_async_context(connect())
+            session = (await client.post("/v0/watch", json={"topics": {"q": {}}})).json()
+            records = await stack.enter_async_context(events(watcher, session["stream_url"]))
+            assert (await anext(records))["event"] == "caught-up"
+            followers.append(records)
+        for n in range(20):
+            await produce(client, n)
+        for records in followers:
+            seen: list[int] = []
+            while len(seen) < 20:
+                seen += [one["$seq"] for one in (await anext(records))["data"]["records"]]
+            assert seen == list(range(1, 21))
+
+
 async def test_an_onlooker_sees_the_life_of_a_job(client: httpx.AsyncClient) -> None:
     await make(client)
     async with events(client, "/v0/topics/q/events") as rows:

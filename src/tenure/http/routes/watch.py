@@ -14,7 +14,7 @@ from tenure.http.api.render import reply
 from tenure.http.api.shares import share_of, share_used_up
 from tenure.http.streams import sse
 from tenure.http.streams.shared import streams_of
-from tenure.http.streams.watch import Following, decode_cursors
+from tenure.http.streams.watch import Following, decode_cursors, following_of
 from tenure.http.streams.watch_stream import Follower
 from tenure.http.wire.message import Response, Send
 
@@ -74,7 +74,7 @@ def _following(body: WatchBody, heartbeat_ms: int) -> Following:
     nodes = [body.node] if isinstance(body.node, str) else body.node
     if body.heartbeat_ms is not None:
         heartbeat_ms = min(max(body.heartbeat_ms, _HEARTBEAT_MS_MIN), _HEARTBEAT_MS_MAX)
-    return Following(
+    return following_of(
         nodes=frozenset(map(check_node, nodes)) if nodes else None,
         limit=body.limit or _LIMIT,
         batch_bytes_max=min(body.max_batch_bytes or _BATCH_BYTES, _BATCH_BYTES_MAX),

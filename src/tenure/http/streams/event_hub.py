@@ -19,6 +19,7 @@ from tenure.broker.serving.streams import Subscription
 from tenure.contract.replies import Lifecycle
 from tenure.errors import Closed, Overloaded
 from tenure.http.streams.event_backlog import GAP, TAKE_ROWS, Backlog, Reaches, Row
+from tenure.http.streams.forms import Forms
 from tenure.http.streams.outlet import Outlet
 from tenure.http.streams.slices import Slices
 from tenure.http.wire.message import SharedBytes
@@ -160,7 +161,7 @@ class _Fresh:
         self.end = first
         self._backlog = backlog
         self._rows: list[tuple[int, Row]] = []
-        self._shared: dict[tuple[bool, ...], SharedBytes] = {}
+        self._shared = Forms[tuple[bool, ...], SharedBytes]()
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -190,7 +191,7 @@ class _Fresh:
         shared = self._shared.get(key)
         if shared is None:
             frames = [self._backlog.frame(row, number, reaches=reaches) for number, row in self._rows]
-            shared = self._shared[key] = SharedBytes(b"".join(frames))
+            shared = self._shared.keep(key, SharedBytes(b"".join(frames)))
         return shared
 
 

@@ -11,6 +11,7 @@ import secrets
 from base64 import b64decode, urlsafe_b64encode
 from collections import Counter, OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 from time import monotonic
 from typing import Any, Final
 
@@ -18,14 +19,20 @@ import msgspec
 
 from tenure.errors import Denied, Invalid, NotFound, Overloaded
 
-__all__ = ["Following", "Session", "Sessions", "decode_cursors", "encode_cursors"]
+__all__ = ["Following", "Session", "Sessions", "decode_cursors", "encode_cursors", "following_of"]
 
 _WID_BYTES: Final = 16
+_FORMS_MAX: Final = 1_024
+"""Sets of options that are remembered; readers share what they get with those whose options are the same object."""
 _decode_map = msgspec.json.Decoder(dict[str, int]).decode
 
 
-class Following(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of a watch: what the reader wants, and in which form."""
+class Following(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The options of a watch: what the reader wants, and in which form.
+
+    They are compared by identity, because that is done for each reader of each record: `following_of` returns the same
+    object for the same options.
+    """
 
     nodes: frozenset[str] | None
     limit: int
@@ -35,6 +42,9 @@ class Following(msgspec.Struct, frozen=True, kw_only=True):
     include_tags: bool
     include_data: bool
     strong: bool
+
+
+following_of = lru_cache(_FORMS_MAX)(Following)
 
 
 class Session:

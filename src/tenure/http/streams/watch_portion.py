@@ -9,10 +9,14 @@ from tenure.contract.records import Stored
 from tenure.contract.replies import Difference, Tombstone
 from tenure.http.api.render import encode, record
 from tenure.http.streams import sse
+from tenure.http.streams.forms import Forms
 from tenure.http.streams.watch import Following, encode_cursors
 from tenure.http.wire.message import SharedBytes
 
 __all__ = ["Portion"]
+
+_Event = tuple[bytes, bytes, int]
+"""The name of an event, its data, and the cursor of the reader after it."""
 
 
 class Portion:
@@ -22,7 +26,18 @@ class Portion:
     that nothing more is there to be read after it.
     """
 
-    __slots__ = ("_shared", "_show_all", "from_seq", "gap", "head", "is_last", "name", "reached", "records")
+    __slots__ = (
+        "_rendered",
+        "_shared",
+        "_show_all",
+        "from_seq",
+        "gap",
+        "head",
+        "is_last",
+        "name",
+        "reached",
+        "records",
+    )
 
     def __init__(self, broker: Broker, found: Difference, *, from_seq: int, strong: bool) -> None:
         records, reached, head = found.records, found.next_from_seq, found.head_seq
@@ -38,7 +53,8 @@ class Portion:
         self._show_all = not any(stored.node is not None for stored in records) or not (
             broker.topic(found.topic, touch=False).config.dedupe_node
         )
-        self._shared: dict[tuple[Following, bool, bytes], list[tuple[SharedBytes, int]]] = {}
+        self._rendered = Forms[tuple[Following, bool], list[_Event]]()
+        self._shared = Forms[tuple[Following, bool, bytes], list[tuple[SharedBytes, int]]]()
         if self.gap is None:
             self.begin_after(from_seq)
 
@@ -49,9 +65,9 @@ class Portion:
         self.head = max(self.head, self.reached)
         self.is_last = self.reached == self.head
 
-    def events(self, following: Following, *, caught_up: bool) -> Iterator[tuple[bytes, bytes, int]]:
-        """Yield the name and the data of each event, and the cursor of the reader after it: the records that it wants,
-        in batches; and that it has caught up, unless it had before.
+    def events(self, following: Following, *, caught_up: bool) -> Iterator[_Event]:
+        """Yield the events for a reader: the records that it wants, in batches; and that it has caught up, unless it
+        had before.
         """
         records, cursor = self.records, self.from_seq
         if following.nodes and not self._show_all:
@@ -66,15 +82,22 @@ class Portion:
     def shared(
         self, following: Following, cursors: dict[str, int], *, caught_up: bool
     ) -> list[tuple[SharedBytes, int]]:
-        """Return the frames of `events`, encoded once for all readers with these cursors that want the same."""
-        key = (following, caught_up, encode(cursors))
+        """Return the frames of `events`, and the cursor after each: rendered once for all readers that want the same,
+        and encoded once for those of them that have the same cursors.
+        """
+        key = (following, caught_up, encode(cursors) if len(cursors) > 1 else b"")
         frames = self._shared.get(key)
         if frames is None:
-            frames = self._shared[key] = [
-                (SharedBytes(sse.frame(event, data, event_id=encode_cursors(cursors | {self.name: to_seq}))), to_seq)
-                for event, data, to_seq in self.events(following, caught_up=caught_up)
-            ]
+            events = self._rendered.get(key[:2])
+            if events is None:
+                events = self._rendered.keep(key[:2], list(self.events(following, caught_up=caught_up)))
+            frames = self._shared.keep(key, [self._frame(event, cursors) for event in events])
         return frames
+
+    def _frame(self, event: _Event, cursors: dict[str, int]) -> tuple[SharedBytes, int]:
+        name, data, to_seq = event
+        frame_id = encode_cursors(cursors | {self.name: to_seq})
+        return SharedBytes(sse.frame(name, data, event_id=frame_id)), to_seq
 
     def _render(self, following: Following, batch: list[Stored], *, from_seq: int, to_seq: int) -> bytes:
         tags, meta, data = following.include_tags, following.include_meta, following.include_data
