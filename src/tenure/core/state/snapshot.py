@@ -7,13 +7,7 @@ replays a log in another way compares two byte strings and needs no second notio
 from __future__ import annotations
 
 from array import array
-<<<<<<< HEAD
-from collections.abc import Iterable
-=======
 from collections.abc import Iterable, Sized
-from itertools import groupby
-from operator import itemgetter
->>>>>>> upkeep
 
 import msgspec
 from pyroaring import BitMap64
