@@ -23,7 +23,8 @@ _BAR_MS = 50
 _TOPICS_BAR_MS = 200
 _CALL_RECORDS = 10_000
 _CLAIM = 1_000
-_LEASE_MS = 1_000
+_LEASE_MS = 60_000
+_CALLS_PER_MS = 20
 _LONG_MS = 86_400_000
 _ORIGIN = b'{"$dead_letter_from":"q","$dead_letter_deliveries":5,"$dead_letter_reason":"boom"}'
 
@@ -59,10 +60,16 @@ class Bed:
                 answers = []
         await asyncio.gather(*answers)
 
-    async def lease(self, per: int = _CLAIM, lease_ms: int | None = None) -> None:
+    async def lease(self, per: int = _CLAIM) -> None:
         """Claim all jobs, ``per`` in one lease."""
-        for _ in range(self.jobs // per):
-            await self.broker.claim("q", node="n", max_count=per, lease_ms=lease_ms)
+        for number in range(self.jobs // per):
+            await self.broker.claim("q", node="n", max_count=per)
+            self.tick(number)
+
+    def tick(self, number: int) -> None:
+        """Let a millisecond pass after some calls, as it does: a deadline is shared by those of one millisecond."""
+        if number % _CALLS_PER_MS == 0:
+            self.clock.advance(1)
 
 
 Case = Callable[[Bed], Coroutine[Any, Any, Callable[[], Any]]]
@@ -254,16 +261,16 @@ async def _produce_at_cap(bed: Bed) -> Callable[[], Any]:
 
 
 async def _heartbeats(bed: Bed) -> Callable[[], Any]:
-    await bed.broker.put_topic("q", {"type": "queue", "lease_ms": 60_000})
+    await bed.broker.put_topic("q", {"type": "queue", "lease_ms": _LONG_MS // 2})
     await bed.fill()
     await bed.lease()
     bed.clock.advance(1_000)
     for seq in range(1, bed.jobs + 1):
-        await bed.broker.extend("q", node="n", seqs=[seq], lease_ms=60_000)
-    bed.clock.advance(59_500)
+        await bed.broker.extend("q", node="n", seqs=[seq], lease_ms=_LONG_MS // 2)
+        bed.tick(seq)
     for seq in range(1, bed.jobs + 1):
-        await bed.broker.extend("q", node="n", seqs=[seq], lease_ms=60_000)
-    bed.clock.advance(1_000)
+        await bed.broker.extend("q", node="n", seqs=[seq], lease_ms=_LONG_MS)
+    bed.clock.advance(_LONG_MS // 2 + 1)
     return lambda: bed.broker.claim("q", node="n")
 
 

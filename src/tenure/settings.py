@@ -82,6 +82,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Topics that one turn of the loop serves; where more have something new, those of higher priority come first; 0:
     no limit.
     """
+    turn_ms_max: int = 10
+    """How long one turn of the loop goes on with work that has many steps, before everything else gets its turn."""
+    step_jobs_max: int = 1_000
+    """Jobs that one step ends, evicts, deletes or looks at: a wave of expiries, a delete, a filtered read."""
     routers_max: int = 10_000
     """0: no limit."""
     total_bytes_max: int = 0

@@ -15,7 +15,7 @@ __all__ = ["random_settings", "small_thresholds"]
 #: Where a threshold is a constant of a module, it is lowered for as long as lives run.
 _CONSTANTS: tuple[tuple[str, str, int], ...] = (
     ("tenure.core.state.deadlines", "_STALE_MIN", 1),
-    ("tenure.core.state.delays", "_STALE_MIN", 1),
+    ("tenure.core.state.due_order", "_CHUNK_ENTRIES_MAX", 4),
     ("tenure.core.state.deliveries", "ENDED_JOBS_MAX", 5),
     ("tenure.core.state.deliveries", "ENDED_PER_JOB_MAX", 2),
     ("tenure.core.ready_jobs", "LETTERS_MAX", 2),

@@ -33,7 +33,7 @@ def list_jobs(state: State, command: ListJobs, now_ms: int, payloads: Payloads) 
     if command.state not in _STATES:
         raise Invalid(f"state must be one of {', '.join(_STATES)}")
     limit, after = clamp_limit(command.limit, state.settings), after_number(command.cursor)
-    state.pass_time(topic, now_ms)
+    state.advance(topic, now_ms)
     seqs = _in_state(topic, queue, command.state, after, limit + 1)
     offset_ms = state.wall_offset_ms
     dues_ms = queue.delays.due_times_ms(set(seqs), offset_ms) if command.state == "delayed" else {}
@@ -87,7 +87,7 @@ def get_job(state: State, command: GetJob, now_ms: int, payloads: Payloads) -> D
     """Return one job: its record, its state, and its deliveries that ended without an ack."""
     topic, queue = state.queue(command.topic)
     seq = check_whole(command.seq, "seq")
-    state.pass_time(topic, now_ms)
+    state.advance(topic, now_ms)
     if topic.is_dead(seq) or seq > topic.visible_seq:
         raise NotFound(f"no job {describe_value(seq)} in {topic.name!r}: it was never there, or it is done", seq=seq)
     offset_ms, standing = state.wall_offset_ms, state_of(queue, seq)
@@ -124,7 +124,7 @@ def list_leases(state: State, command: ListLeases, now_ms: int, payloads: Payloa
     """List live leases by number: node, jobs, start, and the earliest deadline of their jobs."""
     topic, queue = state.queue(command.topic)
     limit, after = clamp_limit(command.limit, state.settings), after_number(command.cursor)
-    state.pass_time(topic, now_ms)
+    state.advance(topic, now_ms)
     numbers = sorted(number for number in queue.leases if number > after)[: limit + 1]
     offset_ms = state.wall_offset_ms
     items = [

@@ -164,13 +164,17 @@ def _check_part(queue: Queue, part: Lease, seqs: list[int]) -> None:
 
 def _check_waiting(state: State, topic: Topic, queue: Queue) -> None:
     delays, deadlines_ms = queue.delays, queue.leases_by_deadline.deadlines_ms
-    for heap in (deadlines_ms, delays.by_log, delays.by_wall):
-        assert all(heap[(i - 1) // 2] <= heap[i] for i in range(1, len(heap))), "a heap is out of order"
+    heap = deadlines_ms
+    assert all(heap[(i - 1) // 2] <= heap[i] for i in range(1, len(heap))), "the heap of deadlines is out of order"
     assert queue.delayed is delays.jobs, "delayed is not the set of delays"
-    entries = [entry & _LOW for entry in (*delays.by_log, *delays.by_wall) if entry & _LOW in queue.delayed]
+    entries = [entry & _LOW for entry in (*delays.by_log, *delays.by_wall)]
     assert sorted(entries) == list(queue.delayed), f"delayed are {list(queue.delayed)}, entries {sorted(entries)}"
-    stale = len(delays.by_log) + len(delays.by_wall) - len(entries)
-    assert delays.stale == stale, f"{delays.stale} entries of delays are counted as stale, {stale} are"
+    dues_ms = {e & _LOW: e >> 64 for e in delays.by_wall}
+    dues_ms |= {e & _LOW: (e >> 64) + state.wall_offset_ms for e in delays.by_log}
+    assert delays.due_times_ms(set(entries), state.wall_offset_ms) == dues_ms, "a delayed job is not found by its seq"
+    for order in (delays.by_log, delays.by_wall):
+        assert list(order) == sorted(order), "delays are out of order"
+        assert len(order) == len(list(order)), "delays are counted wrongly"
     waits = bool(delays.by_wall)
     assert waits == (topic.id in state.wall_queues), "wall_queues does not say whether it waits for the wall clock"
     first_ms = min(

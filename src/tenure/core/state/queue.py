@@ -278,17 +278,25 @@ class Queue:
     # Time
 
     def pass_time(
-        self, now_ms: int, *, wall_offset_ms: int, backoff: Backoff | None, ended: list[Ended] | None = None
+        self,
+        now_ms: int,
+        *,
+        wall_offset_ms: int,
+        backoff: Backoff | None,
+        ended: list[Ended] | None = None,
+        jobs_max: int = 0,
     ) -> int:
         """Let log time reach ``now_ms``; returns the lowest seq that came back from a lease, or NEVER.
 
         A lease ends once ``now_ms`` is past its deadline, a delay once ``now_ms`` has reached it. Asking twice changes
-        nothing.
+        nothing. With ``jobs_max`` it stops after about so many jobs, and ``next_change_ms`` is not above ``now_ms``
+        while there are more.
         """
-        lowest = NEVER
-        while self.leases_by_deadline.deadlines_ms and self.leases_by_deadline.deadlines_ms[0] < now_ms:
-            lowest = min(lowest, self._end_leases(backoff, ended, now_ms))
-        for seq in self.delays.pop_due(now_ms, wall_offset_ms=wall_offset_ms):
+        lowest, left = NEVER, jobs_max or NEVER
+        while left > 0 and self.leases_by_deadline.deadlines_ms and self.leases_by_deadline.deadlines_ms[0] < now_ms:
+            first, count = self._end_leases(backoff, ended, now_ms, jobs_max=left)
+            lowest, left = min(lowest, first), left - count
+        for seq in self.delays.pop_due(now_ms, wall_offset_ms=wall_offset_ms, count_max=left):
             if seq < self.cursor:  # above the cursor it is simply fresh again
                 self.reclaim.add(seq)
         self.plan(wall_offset_ms)
@@ -300,22 +308,26 @@ class Queue:
         next_deadline_ms = deadlines_ms[0] + 1 if deadlines_ms else NEVER
         self.next_change_ms = min(next_deadline_ms, self.delays.next_ms(wall_offset_ms))
 
-    def _end_leases(self, backoff: Backoff | None, ended: list[Ended] | None, now_ms: int) -> int:
+    def _end_leases(
+        self, backoff: Backoff | None, ended: list[Ended] | None, now_ms: int, *, jobs_max: int
+    ) -> tuple[int, int]:
         """End the parts indexed under the earliest deadline, which has passed, or index those again that were extended.
 
         An extended part is indexed again even if it ran out too, so that leases always end in the order of their
-        deadlines, those of one deadline in the order they were given. Return the lowest seq that came back, or NEVER.
+        deadlines, those of one deadline in the order they were given. After about ``jobs_max`` jobs the others are
+        indexed as they were. Return the lowest seq that came back, or NEVER, and how many jobs and parts were touched.
         """
-        lowest = NEVER
+        lowest, expired, touched = NEVER, self.expired, 0
         deadline_ms, ending = self.leases_by_deadline.pop()
         if len(ending) > 1:
             ending = sorted(dict.fromkeys(ending), key=self._rank)
         for part in ending:
-            if part.deadline_ms > deadline_ms:
+            if part.deadline_ms > deadline_ms or touched + self.expired - expired >= jobs_max:
                 self._index(part)
             else:
                 lowest = min(lowest, self._expire(part, backoff, ended, now_ms))
-        return lowest
+            touched += 1
+        return lowest, 1 + touched + self.expired - expired
 
     def _rank(self, part: Lease) -> tuple[int, int]:
         """Rank parts of one lease by what they still hold: a snapshot does not contain what they held before."""

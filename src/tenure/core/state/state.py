@@ -6,6 +6,7 @@ from pyroaring import BitMap
 
 from tenure.contract.config import TopicConfig
 from tenure.contract.names import check_topic_name
+from tenure.core.catching_up import CatchingUp
 from tenure.core.state.lease import Ended
 from tenure.core.state.queue import NEVER, Queue
 from tenure.core.state.router import Router
@@ -30,13 +31,16 @@ class State:
     Not folded: ``settings`` are the limits that decisions keep to. ``appended_bytes`` and ``synced_bytes`` count
     payload since the log was opened, and ``must_check_limits`` means that appends must check the limits of the whole
     broker. ``expired`` counts the jobs whose lease ran out. ``changed_topics`` collects the topics on which time has
-    passed, and ``ended`` the leases that ran out; None where no caller takes them.
+    passed, and ``ended`` the leases that ran out; None where no caller takes them. ``behind`` are the topics, in the
+    order in which that was noticed, that have more to end or to evict than one step of ``step_jobs_max`` jobs does; 0
+    is a step of any length.
     """
 
     __slots__ = (
         "_names",
         "_names_of",
         "appended_bytes",
+        "behind",
         "boot_id",
         "boot_ms",
         "by_id",
@@ -58,6 +62,7 @@ class State:
         "routers",
         "routers_from",
         "settings",
+        "step_jobs_max",
         "synced_bytes",
         "topics",
         "wall_offset_ms",
@@ -90,6 +95,8 @@ class State:
         self.expired = 0
         self.changed_topics: set[Topic] | None = None
         self.ended: list[tuple[Topic, Ended]] | None = None
+        self.behind: dict[Topic, None] = {}
+        self.step_jobs_max = 0
         self._names: list[str] = []
         self._names_of = (0, 0)
 
@@ -153,6 +160,7 @@ class State:
         del self.topics[topic.name]
         del self.by_id[topic.id]
         self.wall_queues.discard(topic.id)
+        self.behind.pop(topic, None)
         self.live_bytes -= topic.bytes
         self.jobs -= topic.count if topic.queue is not None else 0
         self.idempotency_keys -= len(topic.keys) if topic.keys is not None else 0
@@ -184,14 +192,40 @@ class State:
                 if topic is not None:
                     topic.frame_index = [entry for entry in topic.frame_index if entry.segment >= oldest]
 
-    def pass_time(self, topic: Topic, now_ms: int) -> None:
-        """Let log time reach ``now_ms`` on one topic: leases and delays whose time has come end."""
+    def catch_up(self, topic: Topic, now_ms: int) -> None:
+        """Let log time reach ``now_ms`` on one topic, for a decision that needs its present state.
+
+        Raises CatchingUp where that takes more than one step; the broker takes the others in later turns of its loop.
+        """
+        queue = topic.queue
+        if queue is not None and now_ms >= queue.next_change_ms and not self.advance(topic, now_ms):
+            raise CatchingUp(topic.name)
+
+    def advance(self, topic: Topic, now_ms: int) -> bool:
+        """Let log time pass on one topic by one step; return whether it has reached ``now_ms``."""
+        queue = topic.queue
+        if queue is None or now_ms < queue.next_change_ms:
+            return True
+        self.pass_time(topic, now_ms, jobs_max=self.step_jobs_max)
+        if now_ms < queue.next_change_ms:
+            return True
+        self.behind[topic] = None
+        return False
+
+    def pass_time(self, topic: Topic, now_ms: int, *, jobs_max: int = 0) -> None:
+        """Let log time reach ``now_ms`` on one topic: leases and delays whose time has come end.
+
+        A fold ends them all. With ``jobs_max`` the pass stops after about so many jobs. No event of a queue is logged
+        before all of its past is folded, so a replay ends the same leases in the same order.
+        """
         queue = topic.queue
         if queue is None or now_ms < queue.next_change_ms:
             return
         ended: list[Ended] | None = None if self.ended is None else []
         backoff, expired = topic.config.retry_backoff, queue.expired
-        lowest = queue.pass_time(now_ms, wall_offset_ms=self.wall_offset_ms, backoff=backoff, ended=ended)
+        lowest = queue.pass_time(
+            now_ms, wall_offset_ms=self.wall_offset_ms, backoff=backoff, ended=ended, jobs_max=jobs_max
+        )
         self.expired += queue.expired - expired
         if self.changed_topics is not None:
             self.changed_topics.add(topic)
