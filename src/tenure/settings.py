@@ -83,7 +83,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     no limit.
     """
     turn_ms_max: int = 10
-    """How long one turn of the loop goes on with work that has many steps, before everything else gets its turn."""
+    """How long one turn of the loop goes on with work that has many steps, before everything else gets its turn;
+    0: one step.
+    """
     step_jobs_max: int = 1_000
     """Jobs that one step ends, evicts, deletes or looks at: a wave of expiries, a delete, a filtered read."""
     routers_max: int = 10_000

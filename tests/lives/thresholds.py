@@ -23,11 +23,13 @@ _CONSTANTS: tuple[tuple[str, str, int], ...] = (
     ("tenure.core.decide.dead_letters", "LETTERS_MAX", 2),
     ("tenure.core.decide.redrive", "_WINDOW", 3),
     ("tenure.core.decide.reads", "_WINDOW", 3),
-    ("tenure.core.decide.jobs", "_WINDOW", 3),
+    ("tenure.core.decide.jobs", "_LOOKS_MAX", 3),
     ("tenure.broker.records", "_CACHE_FROM_BYTES", 64),
     ("tenure.broker.records", "_TABLES_MAX", 2),
     ("tenure.broker.records", "_YOUNG_BYTES", 700),
-    ("tenure.core.decide.evict", "_STEP_MAX", 3),
+    ("tenure.core.decide.evict", "_WINDOW", 3),
+    ("tenure.core.state.state", "_KEYED_LOOKS_MAX", 2),
+    ("tenure.core.ready_jobs", "_HOPS_MAX", 2),
     ("tenure.broker.durability.trim", "_SPREAD_MS", 20),
 )
 
@@ -79,6 +81,7 @@ def random_settings(random: Random) -> Settings:
         pending_bytes_max=pick((2_000, 1 << 20, 1 << 20)),
         router_step_records=pick((1, 3, 100)),
         turn_topics_max=pick((1, 2, 100)),
+        turn_ms_max=0,  # one step a turn, whatever the machine's clock says
         retired_names_max=pick((1, 100)),
         total_bytes_max=pick((0, 0, 0, 20_000)),
     )

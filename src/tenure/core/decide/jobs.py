@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from collections.abc import Mapping
+from itertools import dropwhile, islice
 
 from msgspec import Raw
 from msgspec.structs import asdict
@@ -15,8 +16,9 @@ from tenure.contract.values import check_whole
 from tenure.core.decide.decision import Decision, Payloads
 from tenure.core.level import Level
 from tenure.core.paging import after_number, clamp_limit, cursor_of
+from tenure.core.ready_jobs import fresh_from
 from tenure.core.state.queue import Queue
-from tenure.core.state.ranges import each
+from tenure.core.state.ranges import each, first_absent
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 from tenure.errors import Invalid, NotFound
@@ -24,7 +26,8 @@ from tenure.errors import Invalid, NotFound
 __all__ = ["describe", "get_job", "list_jobs", "list_leases", "state_of"]
 
 _STATES = ("ready", "in_flight", "delayed", "parked")
-_WINDOW = 256
+_LOOKS_MAX = 20_000
+"""How many seqs a listing looks at: where so many others lie between, a page has fewer jobs and a cursor."""
 
 
 def list_jobs(state: State, command: ListJobs, now_ms: int, payloads: Payloads) -> Decision[Page[JobRow]]:
@@ -34,34 +37,40 @@ def list_jobs(state: State, command: ListJobs, now_ms: int, payloads: Payloads) 
         raise Invalid(f"state must be one of {', '.join(_STATES)}")
     limit, after = clamp_limit(command.limit, state.settings), after_number(command.cursor)
     state.advance(topic, now_ms)
-    seqs = _in_state(topic, queue, command.state, after, limit + 1)
+    seqs, reached = _in_state(topic, queue, command.state, after, limit)
     offset_ms = state.wall_offset_ms
     dues_ms = queue.delays.due_times_ms(set(seqs), offset_ms) if command.state == "delayed" else {}
-    items = [describe(queue, seq, command.state, dues_ms.get(seq), wall_offset_ms=offset_ms) for seq in seqs[:limit]]
-    return None, Page(items, cursor_of(seqs[limit - 1]) if len(seqs) > limit else None), Level.NOW
+    items = [describe(queue, seq, command.state, dues_ms.get(seq), wall_offset_ms=offset_ms) for seq in seqs]
+    return None, Page(items, cursor_of(reached) if reached is not None else None), Level.NOW
 
 
-def _in_state(topic: Topic, queue: Queue, state: str, cursor: int, wanted: int) -> list[int]:
+def _in_state(topic: Topic, queue: Queue, state: str, cursor: int, limit: int) -> tuple[list[int], int | None]:
+    """Return the next jobs in a state, and the last seq that was looked at where there may be others after it."""
     match state:
         case "in_flight":
-            return sorted(seq for seq in queue.in_flight if seq > cursor)[:wanted]
+            return _among(topic, queue.in_flight, cursor, limit)
         case "parked":
-            return sorted(seq for seq in queue.parked if seq > cursor)[:wanted]
+            return _among(topic, queue.parked, cursor, limit)
         case "delayed":
-            return list(islice(queue.delayed.iter_equal_or_larger(cursor + 1), wanted))
+            found = list(islice(queue.delayed.iter_equal_or_larger(cursor + 1), limit + 1))
         case _:
-            return _ready(topic, queue, cursor, wanted)
+            found = list(islice(queue.reclaim.iter_equal_or_larger(cursor + 1), limit + 1))
+            start = max(queue.cursor, topic.floor, cursor + 1)
+            found += each(fresh_from(topic, queue, start, limit + 1 - len(found)))
+    return found[:limit], found[limit - 1] if len(found) > limit else None
 
 
-def _ready(topic: Topic, queue: Queue, cursor: int, wanted: int) -> list[int]:
-    found = list(islice(queue.reclaim.iter_equal_or_larger(cursor + 1), wanted))
-    lo = max(queue.cursor, cursor + 1)
-    while len(found) < wanted and lo <= topic.visible_seq:
-        hi = min(lo + _WINDOW, topic.visible_seq + 1)
-        fresh = (s for s in each(topic.live_runs(lo, hi)) if s not in queue.delayed and s not in queue.parked)
-        found += islice(fresh, wanted - len(found))
-        lo = hi
-    return found
+def _among(topic: Topic, jobs: Mapping[int, object], cursor: int, limit: int) -> tuple[list[int], int | None]:
+    """Return the next of some jobs. Few are sorted; among many the seqs are looked through, up to a limit."""
+    if len(jobs) <= _LOOKS_MAX:
+        found = sorted(seq for seq in jobs if seq > cursor)
+        return found[:limit], found[limit - 1] if len(found) > limit else None
+    lo = max(cursor + 1, topic.floor)
+    lo = first_absent(topic.dead, lo) if topic.dead else lo
+    hi = min(lo + _LOOKS_MAX, topic.head_seq + 1)
+    found = list(islice((seq for seq in range(lo, hi) if seq in jobs), limit))
+    reached = found[-1] if len(found) == limit else hi - 1
+    return found, reached if reached < topic.head_seq else None
 
 
 def describe(queue: Queue, seq: int, state: str, due_ms: int | None = None, *, wall_offset_ms: int) -> JobRow:
@@ -125,7 +134,7 @@ def list_leases(state: State, command: ListLeases, now_ms: int, payloads: Payloa
     topic, queue = state.queue(command.topic)
     limit, after = clamp_limit(command.limit, state.settings), after_number(command.cursor)
     state.advance(topic, now_ms)
-    numbers = sorted(number for number in queue.leases if number > after)[: limit + 1]
+    numbers = list(islice(dropwhile(after.__ge__, queue.leases), limit + 1))  # numbers rise as leases are given
     offset_ms = state.wall_offset_ms
     items = [
         LeaseRow(

@@ -36,6 +36,8 @@ def invariants(state: State) -> None:
     assert state.jobs == jobs, f"{state.jobs} jobs are counted, the queues hold {jobs}"
     keys = sum(len(topic.keys) for topic in state.by_id.values() if topic.keys is not None)
     assert state.idempotency_keys == keys, f"{state.idempotency_keys} keys are counted, the topics hold {keys}"
+    keyed = {topic for topic in state.by_id.values() if topic.keys is not None}
+    assert set(state.keyed) == keyed, "the topics with idempotency keys are not all listed"
     assert state.wall_queues <= state.by_id.keys(), "a queue that waits for the wall clock is gone"
     assert not state.retired & state.topics.keys(), "a name is retired and has a topic"
     _check_routers(state)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import insort
+from itertools import islice
+from operator import attrgetter
+from typing import Final
+
 from pyroaring import BitMap
 
 from tenure.contract.config import TopicConfig
@@ -18,6 +23,8 @@ __all__ = ["State"]
 
 DEFAULT = TopicConfig()
 _COUNTER_BITS = 40
+_KEYED_LOOKS_MAX: Final = 1_000
+"""How many topics are looked at for idempotency keys that have expired."""
 
 
 class State:
@@ -26,7 +33,7 @@ class State:
     ``orphans`` are topics met in a replay before their base came: they only collect where frames lie. ``holders``
     says which topics have frames or their base in a segment. ``wall_queues`` are the topics with jobs that wait for the
     wall clock. ``jobs`` counts the live records of all queues. ``retired`` are names of deleted topics that only a put
-    may make again.
+    may make again. ``keyed`` are the topics that hold idempotency keys, those first that were looked at longest ago.
 
     Not folded: ``settings`` are the limits that decisions keep to. ``appended_bytes`` and ``synced_bytes`` count
     payload since the log was opened, and ``must_check_limits`` means that appends must check the limits of the whole
@@ -51,6 +58,7 @@ class State:
         "holders",
         "idempotency_keys",
         "jobs",
+        "keyed",
         "leases_given",
         "live_bytes",
         "log_ms",
@@ -82,6 +90,7 @@ class State:
         self.live_bytes = 0
         self.jobs = 0
         self.idempotency_keys = 0
+        self.keyed: dict[Topic, None] = {}
         self.topics: dict[str, Topic] = {}
         self.by_id: dict[int, Topic] = {}
         self.orphans: dict[int, Topic] = {}
@@ -150,7 +159,9 @@ class State:
         self.note_holder(topic.base, topic.id)
         self.live_bytes += topic.bytes
         self.jobs += topic.count if topic.queue is not None else 0
-        self.idempotency_keys += len(topic.keys) if topic.keys is not None else 0
+        if topic.keys is not None:
+            self.idempotency_keys += len(topic.keys)
+            self.keyed[topic] = None
         if topic.queue is not None and topic.queue.delays.by_wall:
             self.wall_queues.add(topic.id)
             topic.queue.plan(self.wall_offset_ms)
@@ -163,7 +174,9 @@ class State:
         self.behind.pop(topic, None)
         self.live_bytes -= topic.bytes
         self.jobs -= topic.count if topic.queue is not None else 0
-        self.idempotency_keys -= len(topic.keys) if topic.keys is not None else 0
+        if topic.keys is not None:
+            self.idempotency_keys -= len(topic.keys)
+            del self.keyed[topic]
         for segment in {topic.base, *(entry.segment for entry in topic.frame_index)}:
             self.holders.get(segment, BitMap()).discard(topic.id)
 
@@ -238,9 +251,13 @@ class State:
             self.ended += [(topic, lease) for lease in ended]
 
     def expire_keys(self, now_ms: int) -> int:
-        """Forget the idempotency keys whose time has passed, on every topic; returns how many are left."""
-        for topic in self.topics.values():
+        """Forget the idempotency keys whose time has passed, on the topics that were looked at longest ago; returns how
+        many are left.
+        """
+        for topic in list(islice(self.keyed, _KEYED_LOOKS_MAX)):
             self.expire_keys_of(topic, now_ms)
+            del self.keyed[topic]
+            self.keyed[topic] = None
         return self.idempotency_keys
 
     def expire_keys_of(self, topic: Topic, now_ms: int) -> int:
@@ -254,8 +271,22 @@ class State:
         """Rebuild the list of routers by source."""
         self.routers_from = {}
         for name in sorted(self.routers):
-            router = self.routers[name]
-            self.routers_from.setdefault(router.source, []).append(router)
+            self.add_router(self.routers[name])
+
+    def add_router(self, router: Router) -> None:
+        """Add a router, also to those of its source, which are in the order of their names."""
+        self.routers[router.name] = router
+        insort(self.routers_from.setdefault(router.source, []), router, key=attrgetter("name"))
+
+    def remove_router(self, name: str) -> Router | None:
+        """Remove a router and return it, or None where there is none of that name."""
+        router = self.routers.pop(name, None)
+        if router is not None:
+            beside = self.routers_from[router.source]
+            beside.remove(router)
+            if not beside:
+                del self.routers_from[router.source]
+        return router
 
 
 def _not_a_queue(topic: Topic) -> Conflict:
