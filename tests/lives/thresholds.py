@@ -82,6 +82,7 @@ def random_settings(random: Random) -> Settings:
         router_step_records=pick((1, 3, 100)),
         turn_topics_max=pick((1, 2, 100)),
         turn_ms_max=0,  # one step a turn, whatever the machine's clock says
+        step_jobs_max=pick((1, 2, 1_000)),
         retired_names_max=pick((1, 100)),
         total_bytes_max=pick((0, 0, 0, 20_000)),
     )

@@ -71,13 +71,16 @@ class ClaimWaiter:
         """
         if self.future.done():
             return
-        self._serving.coordinator.remove(self._topic, self)
         try:
-            self.give(self._serving.claim(self._topic, self.claim))
+            answer = self._serving.claim(self._topic, self.claim)
         except CatchingUp:
             self._serving.catch_up.then(self._topic, self._time_up)
+            return
         except TenureError as error:
             self.refuse(error)
+        else:
+            self.give(answer)
+        self._serving.coordinator.remove(self._topic, self)
 
     def abandon(self) -> None:
         """Stop waiting, because the caller is gone, and give back what was handed over meanwhile."""
