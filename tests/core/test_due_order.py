@@ -1,4 +1,4 @@
-"""The order of what comes due, against a sorted list."""
+"""The order of what comes due, and the time of each seq, against a sorted list and a dict."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.core.state import due_order
+from tenure.core.state import due_order, seq_times
 from tenure.core.state.delays import Delays
 from tenure.core.state.due_order import DueOrder
+from tenure.core.state.seq_times import SeqTimes
 from tests.kit.counted_steps import count_steps
 
 
@@ -35,6 +36,20 @@ def test_an_order_that_is_restored_is_the_same() -> None:
     assert (list(order), len(order), order.first) == (list(range(5_000)), 5_000, 0)
     order.remove(2_500)
     assert len(order) == 4_999
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 40)), max_size=80))
+def test_times_by_seq_agree_with_a_dict(steps: list[tuple[bool, int]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(seq_times, "_CHUNK_SEQS_MAX", 4)
+        times, naive = SeqTimes(), dict[int, int]()
+        for number, (puts, seq) in enumerate(steps):
+            if puts and seq not in naive:
+                times.put(seq, number)
+                naive[seq] = number
+            elif not puts and seq in naive:
+                assert times.pop(seq) == naive.pop(seq)
+            assert {seq: times.get(seq) for seq in naive} == naive
 
 
 def test_the_end_of_one_delay_does_not_look_at_the_others() -> None:

@@ -16,6 +16,7 @@ __all__ = ["random_settings", "small_thresholds"]
 _CONSTANTS: tuple[tuple[str, str, int], ...] = (
     ("tenure.core.state.deadlines", "_STALE_MIN", 1),
     ("tenure.core.state.due_order", "_CHUNK_ENTRIES_MAX", 4),
+    ("tenure.core.state.seq_times", "_CHUNK_SEQS_MAX", 4),
     ("tenure.core.state.deliveries", "ENDED_JOBS_MAX", 5),
     ("tenure.core.state.deliveries", "ENDED_PER_JOB_MAX", 2),
     ("tenure.core.ready_jobs", "LETTERS_MAX", 2),

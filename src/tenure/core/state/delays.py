@@ -6,57 +6,56 @@ is delayed leaves both at once, and a listing can show when it comes due.
 
 from __future__ import annotations
 
-from array import array
 from itertools import takewhile
 from typing import Final
 
 from pyroaring import BitMap64
 
 from tenure.core.state.due_order import DueOrder
+from tenure.core.state.seq_times import SeqTimes
 
 __all__ = ["NEVER", "Delays"]
 
 NEVER: Final = 1 << 62
 """A time that does not come."""
 _SEQ_MASK: Final = (1 << 64) - 1
-_PAGE_BITS: Final = 4
-_PAGE_SEQS: Final = 1 << _PAGE_BITS
 
 
 class Delays:
     """The delayed jobs of one queue. ``jobs`` are their seqs; the bitmap is changed in place, never replaced.
 
-    ``by_log`` and ``by_wall`` are in the order of ``due_ms << 64 | seq``. ``_pages`` leads from a seq to its time: 16
-    neighbours share an array of ``due_ms << 1``, plus 1 for wall time; 0 is a job that is not delayed.
+    ``by_log`` and ``by_wall`` are in the order of ``due_ms << 64 | seq``. ``_dues`` leads from a seq to its time, as
+    ``due_ms << 1``, plus 1 for wall time.
     """
 
-    __slots__ = ("_pages", "by_log", "by_wall", "jobs")
+    __slots__ = ("_dues", "by_log", "by_wall", "jobs")
 
     def __init__(self) -> None:
         self.jobs = BitMap64()
         self.by_log = DueOrder()
         self.by_wall = DueOrder()
-        self._pages: dict[int, array[int]] = {}
+        self._dues = SeqTimes()
 
     def add(self, seq: int, due_ms: int) -> None:
         """Delay a job until log time reaches ``due_ms``."""
         self.jobs.add(seq)
         self.by_log.add(due_ms << 64 | seq)
-        self._note(seq, due_ms << 1)
+        self._dues.put(seq, due_ms << 1)
 
     def add_wall(self, seq: int, due_ms: int) -> None:
         """Delay a job until wall time reaches ``due_ms``."""
         self.jobs.add(seq)
         self.by_wall.add(due_ms << 64 | seq)
-        self._note(seq, due_ms << 1 | 1)
+        self._dues.put(seq, due_ms << 1 | 1)
 
     def restore(self, by_log: list[int], by_wall: list[int]) -> None:
         """Put the entries of a snapshot in place."""
         self.by_log, self.by_wall = DueOrder(sorted(by_log)), DueOrder(sorted(by_wall))
-        for flag, entries in enumerate((by_log, by_wall)):
-            self.jobs.update(entry & _SEQ_MASK for entry in entries)
-            for entry in entries:
-                self._note(entry & _SEQ_MASK, entry >> 64 << 1 | flag)
+        dues = {entry & _SEQ_MASK: entry >> 64 << 1 for entry in by_log}
+        dues |= {entry & _SEQ_MASK: entry >> 64 << 1 | 1 for entry in by_wall}
+        self.jobs.update(dues)
+        for seq, due in sorted(dues.items()):
+            self._dues.put(seq, due)
 
     def living(self, entries: DueOrder) -> list[tuple[int, int]]:
         """Return (due_ms, seq) of the jobs that wait for one of the clocks, in order."""
@@ -64,7 +63,7 @@ class Delays:
 
     def due_times_ms(self, seqs: set[int], wall_offset_ms: int) -> dict[int, int]:
         """Return when these delayed jobs come due, in wall time."""
-        dues = {seq: self._due(seq) for seq in seqs if seq in self.jobs}
+        dues = {seq: self._dues.get(seq) for seq in seqs if seq in self.jobs}
         return {seq: due >> 1 if due & 1 else (due >> 1) + wall_offset_ms for seq, due in dues.items()}
 
     def end(self, lo: int, hi: int) -> None:
@@ -73,9 +72,9 @@ class Delays:
             return
         ended = list(takewhile(hi.__gt__, self.jobs.iter_equal_or_larger(lo)))
         for seq in ended:
-            due = self._due(seq)
+            due = self._dues.pop(seq)
             (self.by_wall if due & 1 else self.by_log).remove(due >> 1 << 64 | seq)
-            self._forget(seq)
+        self.jobs.remove_range(lo, hi)
 
     def pop_due(self, now_ms: int, *, wall_offset_ms: int, count_max: int) -> list[int]:
         """End the delays that are over at log time ``now_ms``, the first ``count_max`` of them; return their seqs."""
@@ -83,9 +82,11 @@ class Delays:
         for entries, until_ms in ((self.by_log, now_ms), (self.by_wall, now_ms + wall_offset_ms)):
             while entries and entries.first >> 64 <= until_ms and len(due) < count_max:
                 entry = entries.first
+                seq = entry & _SEQ_MASK
                 entries.remove(entry)
-                self._forget(entry & _SEQ_MASK)
-                due.append(entry & _SEQ_MASK)
+                self._dues.pop(seq)
+                self.jobs.remove(seq)
+                due.append(seq)
         return due
 
     def next_ms(self, wall_offset_ms: int) -> int:
@@ -94,19 +95,3 @@ class Delays:
             self.by_log.first >> 64 if self.by_log else NEVER,
             (self.by_wall.first >> 64) - wall_offset_ms if self.by_wall else NEVER,
         )
-
-    def _due(self, seq: int) -> int:
-        return self._pages[seq >> _PAGE_BITS][seq % _PAGE_SEQS]
-
-    def _note(self, seq: int, due: int) -> None:
-        page = self._pages.get(seq >> _PAGE_BITS)
-        if page is None:
-            page = self._pages[seq >> _PAGE_BITS] = array("Q", bytes(8 * _PAGE_SEQS))
-        page[seq % _PAGE_SEQS] = due
-
-    def _forget(self, seq: int) -> None:
-        self.jobs.remove(seq)
-        page = self._pages[seq >> _PAGE_BITS]
-        page[seq % _PAGE_SEQS] = 0
-        if not any(page):
-            del self._pages[seq >> _PAGE_BITS]
