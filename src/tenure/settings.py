@@ -13,7 +13,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator may set. A 0 turns a limit off where that is said.
 
     Memory per thing kept, to size the limits by: 24 bytes per append call still in the log, about 75 per job in
-    flight plus 220 per lease, 60 per delayed job, 60 per idempotency key, 200 per client mark, 60 plus its length per
+    flight plus 220 per lease, 80 per delayed job, 60 per idempotency key, 200 per client mark, 60 plus its length per
     tagged record, 250 per unique key, 300 per failed delivery whose story is kept.
     """
 
