@@ -42,10 +42,10 @@ class OwnDeadlines(dict[int, int]):
                 self.heap = [at_ms << 64 | job for job, at_ms in self.items()]
                 heapify(self.heap)
 
-    def take_due(self, deadline_ms: int) -> list[int]:
-        """Return the jobs whose deadline is ``deadline_ms`` or before; the caller ends their leases."""
+    def take_due(self, deadline_ms: int, count_max: int) -> list[int]:
+        """Return jobs whose deadline is ``deadline_ms``, the earliest of all, by seq; the caller ends their leases."""
         heap, due = self.heap, dict[int, None]()
-        while heap and heap[0] >> 64 <= deadline_ms:
+        while heap and heap[0] >> 64 <= deadline_ms and len(due) < count_max:
             entry = heappop(heap)
             while heap and heap[0] == entry:
                 heappop(heap)

@@ -202,33 +202,37 @@ class LeaseTable:
         if deadline_ms < page.next_ms:
             self._plan(row >> PAGE_BITS, page, deadline_ms)
 
-    def take_due(self, deadline_ms: int) -> list[int]:
-        """Return the rows of the leases whose deadline has come at ``deadline_ms``, ascending; the caller ends them."""
+    def take_due(self, deadline_ms: int, jobs_max: int) -> list[int]:
+        """Return the rows of leases whose deadline has come at ``deadline_ms``, the earliest of all, ascending; the
+        caller ends them. After about ``jobs_max`` jobs the others are left for later.
+        """
         rows: list[int] = []
-        while self._heap and self._heap[0][0] <= deadline_ms:
+        while jobs_max > 0 and self._heap and self._heap[0][0] <= deadline_ms:
             _, key = heappop(self._heap)
             page = self.pages.get(key)
             if page is not None and page.next_ms <= deadline_ms:
-                rows += self._due_in(key, page, deadline_ms)
-        rows.sort()
+                due, jobs = self._due_in(key, page, deadline_ms, jobs_max)
+                rows += due
+                jobs_max -= jobs
         return rows
 
-    def _due_in(self, key: int, page: LeasePage, deadline_ms: int) -> list[int]:
-        """Return the rows of a page that are due, and plan for the next deadline of the others."""
-        due, rows = page.due, dict[int, None]()
+    def _due_in(self, key: int, page: LeasePage, deadline_ms: int, jobs_max: int) -> tuple[list[int], int]:
+        """Return rows of a page that are due, and how many jobs they hold; plan for the next deadline of the others."""
+        due, rows, jobs = page.due, dict[int, None](), 0
         if due is None:
             due = page.due = page.sort_deadlines()
-        while due and due[0] >> PAGE_BITS <= deadline_ms:
+        while due and due[0] >> PAGE_BITS <= deadline_ms and jobs < jobs_max:
             row = key << PAGE_BITS | due.pop(0) & PAGE_MASK
             at_ms = self._common_deadline_ms(page, row)
             if at_ms <= deadline_ms:
                 rows[row] = None
+                jobs += self.left(row)
             elif at_ms < NEVER:
                 page.add_due(row, at_ms)
         page.next_ms = NEVER
         if due:
             self._plan(key, page, due[0] >> PAGE_BITS)
-        return list(rows)
+        return list(rows), jobs
 
     def _common_deadline_ms(self, page: LeasePage, row: int) -> int:
         """Return the deadline of a lease; NEVER where it is over, or where all its jobs have one of their own."""

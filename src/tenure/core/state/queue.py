@@ -8,6 +8,7 @@ given. It is called with the time of every event that is folded, so a replay end
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Final
 
 from pyroaring import BitMap64
@@ -283,17 +284,25 @@ class Queue:
     # Time
 
     def pass_time(
-        self, now_ms: int, *, wall_offset_ms: int, backoff: Backoff | None, ended: list[Ended] | None = None
+        self,
+        now_ms: int,
+        *,
+        wall_offset_ms: int,
+        backoff: Backoff | None,
+        ended: list[Ended] | None = None,
+        jobs_max: int = 0,
     ) -> int:
         """Let log time reach ``now_ms``; returns the lowest seq that came back from a lease, or NEVER.
 
         A lease ends once ``now_ms`` is past its deadline, a delay once ``now_ms`` has reached it. Asking twice changes
-        nothing.
+        nothing. With ``jobs_max`` it stops after about so many jobs, and ``next_change_ms`` is not above ``now_ms``
+        while there are more.
         """
-        lowest = NEVER
-        while self._next_deadline_ms() < now_ms:
-            lowest = min(lowest, self._end_leases(backoff, ended, now_ms))
-        for seq in self.delays.pop_due(now_ms, wall_offset_ms=wall_offset_ms):
+        lowest, left = NEVER, jobs_max or NEVER
+        while left > 0 and self._next_deadline_ms() < now_ms:
+            first, count = self._end_leases(backoff, ended, now_ms, jobs_max=left)
+            lowest, left = min(lowest, first), left - count
+        for seq in self.delays.pop_due(now_ms, wall_offset_ms=wall_offset_ms, count_max=left):
             if seq < self.cursor:  # above the cursor it is simply fresh again
                 self.reclaim.add(seq)
         self.plan(wall_offset_ms)
@@ -307,28 +316,30 @@ class Queue:
         """Return a time at or before the earliest deadline; NEVER where nothing is in flight."""
         return min(self.leases.next_ms, self.own_deadlines.next_ms)
 
-    def _end_leases(self, backoff: Backoff | None, ended: list[Ended] | None, now_ms: int) -> int:
-        """End the leases of the jobs whose deadline is the earliest, which has passed, in the order they were given.
+    def _end_leases(
+        self, backoff: Backoff | None, ended: list[Ended] | None, now_ms: int, *, jobs_max: int
+    ) -> tuple[int, int]:
+        """End the leases of jobs whose deadline is the earliest, which has passed, until about ``jobs_max`` have ended.
 
-        Return the lowest seq that came back, or NEVER: the deadline may be one that was extended or settled since.
+        Those come first that share the deadline of their lease, in the order in which the leases were given; then those
+        that have one of their own, by seq. So the order is the same in however many steps they end. Return the lowest
+        seq that came back, or NEVER, and how many came back, at least 1: a deadline may have been extended since.
         """
-        deadline_ms, lowest = self._next_deadline_ms(), NEVER
-        for row, seqs in self._take_due(deadline_ms):
+        deadline_ms, lowest, expired = self._next_deadline_ms(), NEVER, self.expired
+        for row, seqs in self._take_due(deadline_ms, jobs_max):
             lowest = min(lowest, self._expire(row, seqs, backoff, ended, deadline_ms=deadline_ms, now_ms=now_ms))
-        return lowest
+        return lowest, max(self.expired - expired, 1)
 
-    def _take_due(self, deadline_ms: int) -> list[tuple[int, list[int]]]:
-        """Return each lease with jobs that have this deadline and those jobs, ascending."""
+    def _take_due(self, deadline_ms: int, jobs_max: int) -> Iterator[tuple[int, list[int]]]:
+        """Yield leases with jobs that have this deadline, and those jobs, ascending; the caller ends them."""
         own, apart = self.own_deadlines, self.leases.apart
-        due: dict[int, list[int]] = {}
-        for row in self.leases.take_due(deadline_ms):
+        rows = self.leases.take_due(deadline_ms, jobs_max)
+        for row in rows:
             seqs = list(self._each_of(row))
-            due[row] = [seq for seq in seqs if seq not in own] if row in apart else seqs
-        if not own.heap:
-            return list(due.items())
-        for seq in own.take_due(deadline_ms):
-            due.setdefault(self.in_flight[seq], []).append(seq)
-        return [(row, sorted(seqs)) for row, seqs in sorted(due.items())]
+            yield row, [seq for seq in seqs if own.get(seq, deadline_ms) <= deadline_ms] if row in apart else seqs
+        if not rows and own.heap:
+            for row, group in groupby(own.take_due(deadline_ms, jobs_max), self.in_flight.__getitem__):
+                yield row, list(group)
 
     def _expire(
         self,
