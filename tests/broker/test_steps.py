@@ -22,7 +22,7 @@ from tenure.testing.clock import ManualClock
 from tests.kit.brokers import make_queue, numbers, start
 
 STEP = 10
-JOBS = 200
+JOBS = 400
 SMALL = Settings(step_jobs_max=STEP, turn_ms_max=0)
 
 

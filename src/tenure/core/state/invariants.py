@@ -141,7 +141,7 @@ def _check_leases(queue: Queue) -> None:
     apart = {row: n for row, seqs in held.items() if (n := sum(seq in own for seq in seqs))}
     assert table.apart == apart, f"jobs with a deadline of their own are counted as {table.apart}, they are {apart}"
     assert own.keys() <= queue.in_flight.keys(), "a job that is not in flight has a deadline"
-    first_ms = {entry & _LOW: entry >> 64 for entry in sorted(own.heap, reverse=True)}
+    first_ms = {entry & _LOW: entry >> 128 for entry in sorted(own.heap, reverse=True)}
     assert all(first_ms.get(seq, NEVER) <= at_ms for seq, at_ms in own.items()), "a deadline is not indexed"
     living = [key << PAGE_BITS | page.offset(i) for key, page in table.pages.items() for i in _living(page)]
     assert living == sorted(held), f"rows {sorted(held)} hold jobs, {living} are known"

@@ -8,7 +8,6 @@ given. It is called with the time of every event that is folded, so a replay end
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 from typing import Final
 
 from pyroaring import BitMap64
@@ -70,7 +69,7 @@ class Queue:
         self.next_change_ms = NEVER
         self.leases = LeaseTable()
         self.in_flight: dict[int, int] = {}
-        self.own_deadlines = OwnDeadlines()
+        self.own_deadlines = OwnDeadlines(self.in_flight)
         self.claims = self.leases.claims
         self.reclaim = BitMap64()
         self.delays = Delays()
@@ -321,9 +320,8 @@ class Queue:
     ) -> tuple[int, int]:
         """End the leases of jobs whose deadline is the earliest, which has passed, until about ``jobs_max`` have ended.
 
-        Those come first that share the deadline of their lease, in the order in which the leases were given; then those
-        that have one of their own, by seq. So the order is the same in however many steps they end. Return the lowest
-        seq that came back, or NEVER, and how many came back, at least 1: a deadline may have been extended since.
+        They end in the order in which their leases were given, and by seq: the same in however many steps. Return the
+        lowest seq that came back, or NEVER, and how many came back, at least 1: a deadline may have been extended.
         """
         deadline_ms, lowest, expired = self._next_deadline_ms(), NEVER, self.expired
         for row, seqs in self._take_due(deadline_ms, jobs_max):
@@ -332,14 +330,24 @@ class Queue:
 
     def _take_due(self, deadline_ms: int, jobs_max: int) -> Iterator[tuple[int, list[int]]]:
         """Yield leases with jobs that have this deadline, and those jobs, ascending; the caller ends them."""
-        own, apart = self.own_deadlines, self.leases.apart
-        rows = self.leases.take_due(deadline_ms, jobs_max)
-        for row in rows:
-            seqs = list(self._each_of(row))
-            yield row, [seq for seq in seqs if own.get(seq, deadline_ms) <= deadline_ms] if row in apart else seqs
-        if not rows and own.heap:
-            for row, group in groupby(own.take_due(deadline_ms, jobs_max), self.in_flight.__getitem__):
-                yield row, list(group)
+        leases, own, left = self.leases, self.own_deadlines, jobs_max
+        row = leases.pop_due(deadline_ms)
+        while left > 0:
+            own_row = own.next_row(deadline_ms)
+            if row is not None and (own_row is None or row <= own_row):
+                seqs = list(self._each_of(row))
+                if row in leases.apart:
+                    seqs = [seq for seq in seqs if own.get(seq, deadline_ms) <= deadline_ms]
+                yield row, seqs
+                row = leases.pop_due(deadline_ms)
+            elif own_row is not None:
+                seqs = own.take_due(own_row, deadline_ms, count_max=left)
+                yield own_row, seqs
+            else:
+                return
+            left -= len(seqs)
+        if row is not None:
+            leases.put_back(row, deadline_ms)
 
     def _expire(
         self,
