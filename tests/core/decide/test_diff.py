@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tenure import NotFound, Record, Settings
+from tenure.contract.records import Stored
+from tenure.core.state.ranges import count
+from tenure.core.state.topic import Topic
+from tenure.errors import Corrupt
 from tenure.testing.clock import ManualClock
 from tests.kit.brokers import datas, seqs, tagged
 from tests.kit.rules import Rules, make_queue, read
@@ -36,6 +40,20 @@ def test_the_default_limit_is_256_and_the_highest_1000(rules: Rules) -> None:
     assert len((rules.diff("t")).records) == 256
     assert len((rules.diff("t", limit=5000)).records) == 1000
     assert len((rules.diff("t", limit=0)).records) == 1
+
+
+def test_no_more_is_read_than_was_asked_for(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules.produce("t", [b"x"] * 700)
+    looked, readable = list[int](), rules.payloads.readable
+
+    def counted(topic: Topic, runs: list[int]) -> tuple[list[Stored], dict[int, Corrupt]]:
+        looked.append(count(runs))
+        return readable(topic, runs)
+
+    monkeypatch.setattr(rules.payloads, "readable", counted)
+    for limit in (1, 10):
+        assert len(rules.diff("t", limit=limit).records) == limit
+    assert looked == [2, 11], "and the record after it, where the next read begins"
 
 
 def test_an_empty_topic_is_caught_up(rules: Rules) -> None:

@@ -66,12 +66,16 @@ def _check_nodes(node: str | Collection[str] | None) -> set[str]:
 def _collect(
     state: State, topic: Topic, start: int, head: int, *, limit: int, nodes: set[str], payloads: Payloads
 ) -> tuple[list[Stored], int, Corrupt | None]:
-    """Return the records of the reply, the last seq that was looked at, and the damage that ended the read, if any."""
+    """Return the records of the reply, the last seq that was looked at, and the damage that ended the read, if any.
+
+    No more is read than was asked for and the record after it, unless records are left out.
+    """
     found: list[Stored] = []
     budget, lo, looks = state.settings.diff_bytes_max, start, state.step_jobs_max or NEVER
+    window = min(limit + 1, _WINDOW)
     while lo <= head and looks > 0:
         lo = first_absent(topic.dead, lo) if topic.dead else lo
-        hi = min(lo + _WINDOW, head + 1)
+        hi = min(lo + window, head + 1)
         records, lost = payloads.readable(topic, topic.live_runs(lo, hi))
         end = min(lost, default=hi)
         for record in records:
@@ -85,7 +89,7 @@ def _collect(
             found.append(record)
         if lost:
             return found, end - 1, _damage(topic, records, lost)
-        lo, looks = max(hi, lo), looks - _WINDOW
+        lo, looks, window = max(hi, lo), looks - window, min(2 * window, _WINDOW)
     return found, min(lo - 1, head), None
 
 
