@@ -29,7 +29,7 @@ _STALE_MIN: Final = 64
 
 
 class LeaseTable:
-    """The leases of one queue that hold a job, by row. ``count`` counts them; ``pages`` are in the order of their rows.
+    """The leases of one queue that hold a job, by row. ``pages`` are in the order of their rows.
 
     ``runs`` has the jobs that a lease started with, where it was more than one. ``apart`` counts the jobs of a lease
     that it still holds with a deadline of their own. ``claim_ids`` has the claim id of a lease, where it has one, and
@@ -45,14 +45,12 @@ class LeaseTable:
         "apart",
         "claim_ids",
         "claims",
-        "count",
         "pages",
         "runs",
     )
 
     def __init__(self) -> None:
         self.pages: dict[int, LeasePage] = {}
-        self.count = 0
         self.runs: dict[int, list[int]] = {}
         self.apart: dict[int, int] = {}
         self.claim_ids: dict[int, str] = {}
@@ -62,6 +60,11 @@ class LeaseTable:
         self._firsts: list[int] = []
         self._keys: list[int] = []
         self._heap: list[tuple[int, int]] = []
+
+    @property
+    def count(self) -> int:
+        """Return how many leases there are."""
+        return sum([page.living for page in self.pages.values()])
 
     # One lease
 
@@ -78,7 +81,6 @@ class LeaseTable:
         page.nodes.append(place)
         page.living += 1
         self._next_row = row + 1
-        self.count += 1
         if page.due is not None:
             page.add_due(row, deadline_ms)
         if deadline_ms < page.next_ms:
@@ -102,7 +104,6 @@ class LeaseTable:
         self._open_page(page, page.cells[NUMBER])
         row = self._next_row
         self._next_row = row + page.living
-        self.count += page.living
         heappush(self._heap, (page.next_ms, row >> PAGE_BITS))
         if not self._next_row & PAGE_MASK:
             page.close()
@@ -156,7 +157,6 @@ class LeaseTable:
         page.left[index] = left
         if left:
             return
-        self.count -= 1
         if self.runs or self.claims:
             self._forget(row, page.cells[CELLS * index + NUMBER])
         page.living -= 1
