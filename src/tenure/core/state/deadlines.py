@@ -37,10 +37,14 @@ class OwnDeadlines(dict[int, int]):
         before_ms = self.get(seq)
         self[seq] = deadline_ms
         if before_ms is None or deadline_ms < before_ms:
-            heappush(self.heap, deadline_ms << 64 | seq)
+            self.index(seq, deadline_ms)
             if len(self.heap) > 2 * len(self) + _STALE_MIN:
                 self.heap = [at_ms << 64 | job for job, at_ms in self.items()]
                 heapify(self.heap)
+
+    def index(self, seq: int, deadline_ms: int) -> None:
+        """Add an entry for a job, at its deadline."""
+        heappush(self.heap, deadline_ms << 64 | seq)
 
     def take_due(self, deadline_ms: int) -> list[int]:
         """Return the jobs whose deadline is ``deadline_ms`` or before; the caller ends their leases."""

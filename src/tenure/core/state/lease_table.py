@@ -197,20 +197,27 @@ class LeaseTable:
         page, index = self.locate(row)
         before_ms = page.cells[CELLS * index + DEADLINE]
         page.cells[CELLS * index + DEADLINE] = deadline_ms
-        if page.due is not None and (deadline_ms < before_ms or before_ms < page.next_ms):
+        if deadline_ms < before_ms or before_ms < page.next_ms:
+            self.index(row, deadline_ms)
+
+    def index(self, row: int, deadline_ms: int) -> None:
+        """Index a lease under its deadline."""
+        page = self.pages[row >> PAGE_BITS]
+        if page.due is not None:
             page.add_due(row, deadline_ms)
         if deadline_ms < page.next_ms:
             self._plan(row >> PAGE_BITS, page, deadline_ms)
 
-    def take_due(self, deadline_ms: int) -> list[int]:
-        """Return the rows of the leases whose deadline has come at ``deadline_ms``, ascending; the caller ends them."""
+    def take_due(self, deadline_ms: int, count_max: int) -> list[int]:
+        """Return the rows of the leases whose deadline has come at ``deadline_ms``, the earliest, ascending; the caller
+        ends them. It stops after the page with which there are ``count_max``.
+        """
         rows: list[int] = []
-        while self._heap and self._heap[0][0] <= deadline_ms:
+        while self._heap and self._heap[0][0] <= deadline_ms and len(rows) < count_max:
             _, key = heappop(self._heap)
             page = self.pages.get(key)
             if page is not None and page.next_ms <= deadline_ms:
                 rows += self._due_in(key, page, deadline_ms)
-        rows.sort()
         return rows
 
     def _due_in(self, key: int, page: LeasePage, deadline_ms: int) -> list[int]:
@@ -228,7 +235,7 @@ class LeaseTable:
         page.next_ms = NEVER
         if due:
             self._plan(key, page, due[0] >> PAGE_BITS)
-        return list(rows)
+        return sorted(rows)
 
     def _common_deadline_ms(self, page: LeasePage, row: int) -> int:
         """Return the deadline of a lease; NEVER where it is over, or where all its jobs have one of their own."""

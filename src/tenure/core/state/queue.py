@@ -283,16 +283,24 @@ class Queue:
     # Time
 
     def pass_time(
-        self, now_ms: int, *, wall_offset_ms: int, backoff: Backoff | None, ended: list[Ended] | None = None
+        self,
+        now_ms: int,
+        *,
+        wall_offset_ms: int,
+        backoff: Backoff | None,
+        ended: list[Ended] | None = None,
+        jobs_max: int = 0,
     ) -> int:
         """Let log time reach ``now_ms``; returns the lowest seq that came back from a lease, or NEVER.
 
         A lease ends once ``now_ms`` is past its deadline, a delay once ``now_ms`` has reached it. Asking twice changes
-        nothing.
+        nothing. With ``jobs_max`` it stops after about so many jobs, and ``next_change_ms`` is not above ``now_ms``
+        while there are more.
         """
-        lowest = NEVER
-        while self._next_deadline_ms() < now_ms:
-            lowest = min(lowest, self._end_leases(backoff, ended, now_ms))
+        lowest, left = NEVER, jobs_max or NEVER
+        while left > 0 and self._next_deadline_ms() < now_ms:
+            first, touched = self._end_leases(backoff, ended, now_ms, jobs_max=left)
+            lowest, left = min(lowest, first), left - touched
         for seq in self.delays.pop_due(now_ms, wall_offset_ms=wall_offset_ms):
             if seq < self.cursor:  # above the cursor it is simply fresh again
                 self.reclaim.add(seq)
@@ -307,21 +315,30 @@ class Queue:
         """Return a time at or before the earliest deadline; NEVER where nothing is in flight."""
         return min(self.leases.next_ms, self.own_deadlines.next_ms)
 
-    def _end_leases(self, backoff: Backoff | None, ended: list[Ended] | None, now_ms: int) -> int:
+    def _end_leases(
+        self, backoff: Backoff | None, ended: list[Ended] | None, now_ms: int, *, jobs_max: int
+    ) -> tuple[int, int]:
         """End the leases of the jobs whose deadline is the earliest, which has passed, in the order they were given.
 
-        Return the lowest seq that came back, or NEVER: the deadline may be one that was extended or settled since.
+        After about ``jobs_max`` jobs the others stay as they were. Return the lowest seq that came back, or NEVER (the
+        deadline may be one that was extended or settled since), and how many jobs and leases were touched.
         """
-        deadline_ms, lowest = self._next_deadline_ms(), NEVER
-        for row, seqs in self._take_due(deadline_ms):
-            lowest = min(lowest, self._expire(row, seqs, backoff, ended, deadline_ms=deadline_ms, now_ms=now_ms))
-        return lowest
+        deadline_ms, lowest, expired, touched = self._next_deadline_ms(), NEVER, self.expired, 1
+        for row, seqs in self._take_due(deadline_ms, jobs_max):
+            if self.expired - expired + touched > jobs_max:
+                self._put_back(row, seqs, deadline_ms)
+            else:
+                lowest = min(lowest, self._expire(row, seqs, backoff, ended, deadline_ms=deadline_ms, now_ms=now_ms))
+            touched += 1
+        return lowest, self.expired - expired + touched
 
-    def _take_due(self, deadline_ms: int) -> list[tuple[int, list[int]]]:
-        """Return each lease with jobs that have this deadline and those jobs, ascending."""
+    def _take_due(self, deadline_ms: int, count_max: int) -> list[tuple[int, list[int]]]:
+        """Return each lease with jobs that have this deadline and those jobs, ascending; at least ``count_max`` leases,
+        or all. Where jobs have deadlines of their own it is all of them, because any lease may be the next.
+        """
         own, apart = self.own_deadlines, self.leases.apart
         due: dict[int, list[int]] = {}
-        for row in self.leases.take_due(deadline_ms):
+        for row in self.leases.take_due(deadline_ms, NEVER if own.heap else count_max):
             seqs = list(self._each_of(row))
             due[row] = [seq for seq in seqs if seq not in own] if row in apart else seqs
         if not own.heap:
@@ -329,6 +346,14 @@ class Queue:
         for seq in own.take_due(deadline_ms):
             due.setdefault(self.in_flight[seq], []).append(seq)
         return [(row, sorted(seqs)) for row, seqs in sorted(due.items())]
+
+    def _put_back(self, row: int, seqs: list[int], deadline_ms: int) -> None:
+        """Index jobs of a lease again, which were taken out as due and are not ended yet."""
+        own = [seq for seq in seqs if seq in self.own_deadlines]
+        for seq in own:
+            self.own_deadlines.index(seq, deadline_ms)
+        if len(own) < len(seqs):
+            self.leases.index(row, deadline_ms)
 
     def _expire(
         self,
