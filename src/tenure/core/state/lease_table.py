@@ -157,7 +157,7 @@ class LeaseTable:
         page.left[index] = left
         if left:
             return
-        if self.runs or self.claims:
+        if self.runs or self.claim_ids:
             self._forget(row, page.cells[CELLS * index + NUMBER])
         page.living -= 1
         if not page.living:
@@ -193,7 +193,11 @@ class LeaseTable:
         return self._heap[0][0] if self._heap else NEVER
 
     def set_deadline(self, row: int, deadline_ms: int) -> None:
-        """Give a lease another deadline."""
+        """Give a lease another deadline.
+
+        Its entry in the index is at or before the old one, so a later deadline needs no other; but an old deadline that
+        has come up, while all jobs of the lease had deadlines of their own, has no entry any more.
+        """
         page, index = self.locate(row)
         before_ms = page.cells[CELLS * index + DEADLINE]
         page.cells[CELLS * index + DEADLINE] = deadline_ms
