@@ -424,6 +424,42 @@ def test_a_lease_that_ends_alone_costs_little_more_than_one_of_many_that_end_tog
     assert steps(apart_ms=1) < 4 * steps(apart_ms=0)
 
 
+@pytest.mark.parametrize("apart", [False, True], ids=["by lease", "and by job"])
+@pytest.mark.parametrize("jobs_each", [1, 7])
+def test_time_that_passes_in_steps_ends_the_same_leases_in_the_same_order(jobs_each: int, apart: bool) -> None:
+    def build() -> Queue:
+        queue = Queue()
+        for number in range(1, 1_001):
+            lo = jobs_each * number
+            hold(queue, number, [lo, jobs_each], deadline=100 + number % 3)
+            if apart and number % 5 == 0:
+                queue.extend([lo, 1], deadline_ms=101)
+        return queue
+
+    stepped, ended = build(), list[Ended]()
+    while stepped.next_change_ms <= 200:
+        before = stepped.expired
+        stepped.pass_time(200, wall_offset_ms=0, backoff=None, ended=ended, jobs_max=20)
+        assert stepped.expired - before <= 20 + jobs_each
+    at_once = build()
+    assert ended == pass_time(at_once, 200)
+    assert len(ended) >= 1_000
+    assert list(stepped.deliveries_ended.items()) == list(at_once.deliveries_ended.items())
+    assert (stepped.in_flight, stepped.own_deadlines, stepped.leases.pages) == ({}, {}, {})
+
+
+def test_a_step_of_time_costs_the_same_however_many_leases_end_together() -> None:
+    def steps(leases: int) -> int:
+        queue = Queue()
+        for number in range(1, leases + 1):
+            hold(queue, number, [number, 1], deadline=100)
+        once = count_steps(lambda: queue.pass_time(200, wall_offset_ms=0, backoff=None, jobs_max=20))
+        assert 0 < queue.expired <= 20
+        return once
+
+    assert steps(10_000) < 1.2 * steps(1_000)
+
+
 @pytest.mark.parametrize("first", [50, 150], ids=["before a deadline came up", "after one came up"])
 def test_extends_to_and_fro_end_a_lease_at_its_last_deadline(first: int) -> None:
     queue = Queue()

@@ -118,10 +118,6 @@ def break_apart(topic: Topic, queue: Queue) -> None:
     queue.leases.apart[0] += 1
 
 
-def break_lease_count(topic: Topic, queue: Queue) -> None:
-    queue.leases.count += 1
-
-
 def break_leases(topic: Topic, queue: Queue) -> None:
     queue.leases.pages.clear()
 

@@ -28,16 +28,17 @@ def acked(state: State, event: Acked, location: int) -> None:
     queue = topic.queue
     if event.at_ms >= queue.next_change_ms:
         state.pass_time(topic, event.at_ms)
-    runs, jobs, beyond = event.runs, 0, 0
-    for i in range(0, len(runs), 2):
-        lo, n = runs[i], runs[i + 1]
-        jobs, beyond = jobs + n, lo + n
+    jobs = beyond = 0
+    numbers = iter(event.runs)
+    for lo, n in zip(numbers, numbers, strict=True):
+        jobs += n
+        beyond = lo + n
         queue.take_out(lo, n)
         topic.bury(lo, beyond)
     topic.count -= jobs
     state.jobs -= jobs
     if queue.deliveries or queue.uniques_by_seq or queue.deliveries_ended:
-        for seq in each(runs):
+        for seq in each(event.runs):
             queue.forget_details(seq)
     if topic.tags is not None:
         topic.tags.sweep(2 * jobs)

@@ -29,7 +29,7 @@ _STALE_MIN: Final = 64
 
 
 class LeaseTable:
-    """The leases of one queue that hold a job, by row. ``count`` counts them; ``pages`` are in the order of their rows.
+    """The leases of one queue that hold a job, by row. ``pages`` are in the order of their rows.
 
     ``runs`` has the jobs that a lease started with, where it was more than one. ``apart`` counts the jobs of a lease
     that it still holds with a deadline of their own. ``claim_ids`` has the claim id of a lease, where it has one, and
@@ -45,14 +45,12 @@ class LeaseTable:
         "apart",
         "claim_ids",
         "claims",
-        "count",
         "pages",
         "runs",
     )
 
     def __init__(self) -> None:
         self.pages: dict[int, LeasePage] = {}
-        self.count = 0
         self.runs: dict[int, list[int]] = {}
         self.apart: dict[int, int] = {}
         self.claim_ids: dict[int, str] = {}
@@ -62,6 +60,11 @@ class LeaseTable:
         self._firsts: list[int] = []
         self._keys: list[int] = []
         self._heap: list[tuple[int, int]] = []
+
+    @property
+    def count(self) -> int:
+        """Return how many leases there are."""
+        return sum([page.living for page in self.pages.values()])
 
     # One lease
 
@@ -78,7 +81,6 @@ class LeaseTable:
         page.nodes.append(place)
         page.living += 1
         self._next_row = row + 1
-        self.count += 1
         if page.due is not None:
             page.add_due(row, deadline_ms)
         if deadline_ms < page.next_ms:
@@ -102,7 +104,6 @@ class LeaseTable:
         self._open_page(page, page.cells[NUMBER])
         row = self._next_row
         self._next_row = row + page.living
-        self.count += page.living
         heappush(self._heap, (page.next_ms, row >> PAGE_BITS))
         if not self._next_row & PAGE_MASK:
             page.close()
@@ -156,8 +157,7 @@ class LeaseTable:
         page.left[index] = left
         if left:
             return
-        self.count -= 1
-        if self.runs or self.claims:
+        if self.runs or self.claim_ids:
             self._forget(row, page.cells[CELLS * index + NUMBER])
         page.living -= 1
         if not page.living:
@@ -193,11 +193,21 @@ class LeaseTable:
         return self._heap[0][0] if self._heap else NEVER
 
     def set_deadline(self, row: int, deadline_ms: int) -> None:
-        """Give a lease another deadline."""
+        """Give a lease another deadline.
+
+        Its entry in the index is at or before the old one, so a later deadline needs no other; but an old deadline that
+        has come up, while all jobs of the lease had deadlines of their own, has no entry any more.
+        """
         page, index = self.locate(row)
         before_ms = page.cells[CELLS * index + DEADLINE]
         page.cells[CELLS * index + DEADLINE] = deadline_ms
-        if page.due is not None and (deadline_ms < before_ms or before_ms < page.next_ms):
+        if deadline_ms < before_ms or before_ms < page.next_ms:
+            self.index(row, deadline_ms)
+
+    def index(self, row: int, deadline_ms: int) -> None:
+        """Index a lease under its deadline."""
+        page = self.pages[row >> PAGE_BITS]
+        if page.due is not None:
             page.add_due(row, deadline_ms)
         if deadline_ms < page.next_ms:
             self._plan(row >> PAGE_BITS, page, deadline_ms)
@@ -205,7 +215,7 @@ class LeaseTable:
     def pop_due(self, deadline_ms: int) -> int | None:
         """Return the lowest row of a lease whose deadline is ``deadline_ms``, the earliest of all; None without one.
 
-        It does not come up again: the caller ends that lease, or puts it back.
+        It does not come up again: the caller ends that lease, or indexes it again.
         """
         heap = self._heap
         while heap and heap[0][0] <= deadline_ms:
@@ -229,20 +239,14 @@ class LeaseTable:
         if due is None:
             due = page.due = page.sort_deadlines()
         while due and due[0] >> PAGE_BITS <= deadline_ms:
-            row = key << PAGE_BITS | due.pop(0) & PAGE_MASK
+            entry = due.pop(0)
+            row = key << PAGE_BITS | entry & PAGE_MASK
             at_ms = self._common_deadline_ms(page, row)
-            if at_ms <= deadline_ms:
+            if at_ms == entry >> PAGE_BITS:
                 return row
-            if at_ms < NEVER:
+            if at_ms < NEVER:  # extended since
                 page.add_due(row, at_ms)
         return None
-
-    def put_back(self, row: int, deadline_ms: int) -> None:
-        """Let a row of `pop_due` come up again."""
-        page = self.pages[row >> PAGE_BITS]
-        page.add_due(row, deadline_ms)
-        if deadline_ms < page.next_ms:
-            self._plan(row >> PAGE_BITS, page, deadline_ms)
 
     def _common_deadline_ms(self, page: LeasePage, row: int) -> int:
         """Return the deadline of a lease; NEVER where it is over, or where all its jobs have one of their own."""

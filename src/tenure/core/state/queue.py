@@ -347,7 +347,7 @@ class Queue:
                 return
             left -= len(seqs)
         if row is not None:
-            leases.put_back(row, deadline_ms)
+            leases.index(row, deadline_ms)
 
     def _expire(
         self,
