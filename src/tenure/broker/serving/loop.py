@@ -50,11 +50,15 @@ class ServingLoop:
         self.committer = engine.durability = Committer(engine, loop, self._attend)
         self.committer.after_failure = self._on_failure
         self.committer.abandon = self._abandon
-        self.coordinator = Coordinator(
-            engine, self.alarms, on_time_passed=self.report_ended, attend_later=self.attend_later
-        )
         engine.state.step_jobs_max = engine.settings.step_jobs_max
         self.work = LongWork(loop, turn_ms_max=engine.settings.turn_ms_max, after=self.settle)
+        self.coordinator = Coordinator(
+            engine,
+            self.alarms,
+            on_time_passed=self.report_ended,
+            attend_later=self.attend_later,
+            begin_turn=self.work.begin_turn,
+        )
         self.catch_up = CatchUp(engine, self.work)
         self._postponed: set[Postponed[Any]] = set()
         self.readings: dict[Topic, set[ReadWaiter]] = {}
