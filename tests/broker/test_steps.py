@@ -364,6 +364,25 @@ async def test_two_works_take_their_steps_in_turn() -> None:
     assert taken == ["a", "b"] * 3
 
 
+async def test_a_step_that_raises_is_reported_and_the_other_works_go_on() -> None:
+    loop, reported, taken = asyncio.get_running_loop(), list[Any](), list[int]()
+    loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
+    work = LongWork(loop, turn_ms_max=0, after=lambda: None)
+
+    def fail() -> bool:
+        raise RuntimeError("a fault of our own")
+
+    def step() -> bool:
+        taken.append(1)
+        return len(taken) == 3
+
+    work.add(fail)
+    work.add(step)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert (len(reported), len(taken), len(work)) == (1, 3, 0)
+
+
 async def test_a_command_whose_disk_fails_between_two_steps_is_refused(
     broker: Broker, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

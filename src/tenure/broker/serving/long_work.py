@@ -44,7 +44,7 @@ class LongWork:
         return lambda: self.clock() >= ends
 
     def add(self, step: Step) -> None:
-        """Take the steps of a work in the next turns. A step raises nothing."""
+        """Take the steps of a work in the next turns. One whose step raises is reported to the loop, and ends."""
         self._works.append(step)
         self._plan()
 
@@ -63,8 +63,11 @@ class LongWork:
 
     def _next_step(self) -> bool:
         step = self._works.popleft()
-        if not step():
-            self._works.append(step)
+        try:
+            if not step():
+                self._works.append(step)
+        except Exception as error:
+            self._loop.call_exception_handler({"message": "a step of the broker failed", "exception": error})
         return not self._works
 
     def close(self) -> None:

@@ -151,11 +151,11 @@ class ServingLoop:
             return True
         try:
             done = stepping.step()
+            if stepping.answer is not None:
+                self._give(postponed, stepping.answer)
         except TenureError as error:
             self._refuse(postponed, error)
             return True
-        if stepping.answer is not None:
-            self._give(postponed, stepping.answer)
         return done
 
     def run_later(self, behind: CatchingUp, run: Callable[[], Answer[T]]) -> Answer[T]:
