@@ -333,6 +333,21 @@ async def test_a_turn_goes_on_until_its_time_is_used_up() -> None:
     assert [taken.count(number) for number in range(turns)] == [5, 5, 2]
 
 
+async def test_one_produce_for_many_who_wait_is_handed_out_over_several_turns(broker: Broker) -> None:
+    await make_queue(broker)
+    waiting = [asyncio.ensure_future(_await(broker.claim("q", node="w", wait_ms=30_000))) for _ in range(20)]
+    await asyncio.sleep(0)
+    broker._serving.work.clock = iter(range(10_000)).__next__  # a look at the clock takes as long as ten turns
+    await broker.produce("q", [b"x"] * 20)
+    served = [sum(each.done() for each in waiting)]
+    while served[-1] < 20:
+        await asyncio.sleep(0)
+        served.append(sum(each.done() for each in waiting))
+        assert len(served) < 200, "it goes on by itself"
+    assert max(after - before for before, after in pairwise(served)) <= 2
+    assert sorted(each.result().seqs[0] for each in waiting) == list(range(1, 21))
+
+
 async def test_two_works_take_their_steps_in_turn() -> None:
     taken: list[str] = []
     work = LongWork(asyncio.get_running_loop(), turn_ms_max=1_000, after=lambda: None)
@@ -347,6 +362,25 @@ async def test_two_works_take_their_steps_in_turn() -> None:
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert taken == ["a", "b"] * 3
+
+
+async def test_a_step_that_raises_is_reported_and_the_other_works_go_on() -> None:
+    loop, reported, taken = asyncio.get_running_loop(), list[Any](), list[int]()
+    loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
+    work = LongWork(loop, turn_ms_max=0, after=lambda: None)
+
+    def fail() -> bool:
+        raise RuntimeError("a fault of our own")
+
+    def step() -> bool:
+        taken.append(1)
+        return len(taken) == 3
+
+    work.add(fail)
+    work.add(step)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert (len(reported), len(taken), len(work)) == (1, 3, 0)
 
 
 async def test_a_command_whose_disk_fails_between_two_steps_is_refused(

@@ -74,7 +74,7 @@ class Broker(CommandMethods):
     """An open broker. Create one with `Broker.open`; use it from the event loop it was opened on.
 
     Errors are raised by the call itself, before anything changed; awaiting an answer raises only Indeterminate, when
-    the disk failed under it.
+    the disk failed under it. A call that waits for a queue to catch up, or runs in steps, raises its errors there too.
 
     >>> import asyncio
     >>> from tenure import Broker

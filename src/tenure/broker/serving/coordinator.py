@@ -26,8 +26,9 @@ class Coordinator:
     """The waiting callers of each queue, and the passes that serve them. ``waiting`` counts them all.
 
     ``on_time_passed`` is called when a pass has let time pass on its queue, before it looks which callers want jobs.
-    ``resting`` are queues on which a pass has dead-lettered jobs: they get no other pass in this turn of the loop;
-    ``attend_later`` plans one for each of them in the next.
+    ``resting`` are queues on which a pass has dead-lettered jobs, or has used up its time: they get no other pass in
+    this turn of the loop; ``attend_later`` plans one for each of them in the next. ``begin_turn`` measures the time of
+    a pass.
     """
 
     def __init__(
@@ -37,11 +38,13 @@ class Coordinator:
         *,
         on_time_passed: Callable[[], None],
         attend_later: Callable[[Topic], None],
+        begin_turn: Callable[[], Callable[[], bool]],
     ) -> None:
         self._engine = engine
         self._alarms = alarms
         self._on_time_passed = on_time_passed
         self._attend_later = attend_later
+        self._begin_turn = begin_turn
         self._lines: dict[Topic, Line] = {}
         self._deadlines: dict[Topic, Alarm] = {}
         self._cohorts: dict[Topic, Alarm] = {}
@@ -111,22 +114,24 @@ class Coordinator:
         self._watch(topic)
 
     def _pass(self, topic: Topic, queue: Queue, line: Line) -> None:
-        """Serve the takers whose turn it is. Dead letters end the pass: it continues in another turn of the loop."""
+        """Serve the takers whose turn it is. Dead letters end the pass, and so does the end of its time: it continues
+        in another turn of the loop.
+        """
         ready = claimable_count(topic, queue) if line.is_hungry else 0
         if not ready:
             return
         totals = self._engine.totals
-        dead_lettered = totals.dead_lettered
+        dead_lettered, is_over = totals.dead_lettered, self._begin_turn()
         for taker, share in line.shares(ready):
             fed = self._feed(topic, taker, share)
-            if totals.dead_lettered > dead_lettered:
+            if totals.dead_lettered > dead_lettered or (fed and is_over()):
                 self.rest(topic)
                 return
             if not fed:
                 return
 
     def rest(self, topic: Topic) -> None:
-        """Continue this queue in the next turn of the loop: dead letters have taken up this one."""
+        """Continue this queue in the next turn of the loop: it has taken up its part of this one."""
         self.resting.add(topic)
         self._attend_later(topic)
 

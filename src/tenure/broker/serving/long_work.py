@@ -32,14 +32,19 @@ class LongWork:
 
     def run(self, step: Step) -> bool:
         """Take steps of a work in this turn; return True where that was all of it. Raises the error of a step."""
-        ends = self.clock() + self._turn_s_max
+        is_over = self.begin_turn()
         while not step():
-            if self.clock() >= ends:
+            if is_over():
                 return False
         return True
 
+    def begin_turn(self) -> Callable[[], bool]:
+        """Return a function that says whether the time of a turn that begins now is used up."""
+        ends = self.clock() + self._turn_s_max
+        return lambda: self.clock() >= ends
+
     def add(self, step: Step) -> None:
-        """Take the steps of a work in the next turns. A step raises nothing."""
+        """Take the steps of a work in the next turns. One whose step raises is reported to the loop, and ends."""
         self._works.append(step)
         self._plan()
 
@@ -58,8 +63,11 @@ class LongWork:
 
     def _next_step(self) -> bool:
         step = self._works.popleft()
-        if not step():
-            self._works.append(step)
+        try:
+            if not step():
+                self._works.append(step)
+        except Exception as error:
+            self._loop.call_exception_handler({"message": "a step of the broker failed", "exception": error})
         return not self._works
 
     def close(self) -> None:

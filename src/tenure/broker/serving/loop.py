@@ -50,11 +50,15 @@ class ServingLoop:
         self.committer = engine.durability = Committer(engine, loop, self._attend_if_awaited)
         self.committer.after_failure = self._on_failure
         self.committer.abandon = self._abandon
-        self.coordinator = Coordinator(
-            engine, self.alarms, on_time_passed=self.report_ended, attend_later=self.attend_later
-        )
         engine.state.step_jobs_max = engine.settings.step_jobs_max
         self.work = LongWork(loop, turn_ms_max=engine.settings.turn_ms_max, after=self.settle)
+        self.coordinator = Coordinator(
+            engine,
+            self.alarms,
+            on_time_passed=self.report_ended,
+            attend_later=self.attend_later,
+            begin_turn=self.work.begin_turn,
+        )
         self.catch_up = CatchUp(engine, self.work)
         self._postponed: set[Postponed[Any]] = set()
         self.readings: dict[Topic, set[ReadWaiter]] = {}
@@ -147,11 +151,11 @@ class ServingLoop:
             return True
         try:
             done = stepping.step()
+            if stepping.answer is not None:
+                self._give(postponed, stepping.answer)
         except TenureError as error:
             self._refuse(postponed, error)
             return True
-        if stepping.answer is not None:
-            self._give(postponed, stepping.answer)
         return done
 
     def run_later(self, behind: CatchingUp, run: Callable[[], Answer[T]]) -> Answer[T]:
