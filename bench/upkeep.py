@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import shutil
 import subprocess
@@ -128,6 +129,7 @@ async def measure(shape: str, count: int) -> dict[str, dict[str, float]]:
         await SHAPES[shape](broker, count)
         await broker.synced()
         await asyncio.sleep(0.5)
+        gc.freeze()  # collections as in the server, which has a broker of this size for long
         watch, checkpoints = Watch(broker), broker._upkeep._checkpoints
         assert checkpoints is not None
         quiet = await watch.during(asyncio.sleep(_QUIET_S))
