@@ -154,7 +154,7 @@ class Reader:
         """Yield (seq, bytes) of the live records with seqs in ``[lo, hi)``, ascending; guessed where unreadable."""
         for first, follower, location, size in _frames(topic, lo, hi):
             table = self._table(topic, first, follower, location=location, size=size)
-            for index in table.between(lo, hi):
+            for index in table.between(max(lo, first), min(hi, follower)):
                 seq = table.seq(index)
                 if not topic.is_dead(seq):
                     yield seq, table.size(index)
@@ -183,7 +183,8 @@ class Reader:
                 total += size
             else:
                 table = self._table(topic, first, follower, location=location, size=size)
-                total += sum(table.size(i) for i in table.between(lo, hi) if not topic.is_dead(table.seq(i)))
+                chosen = table.between(max(lo, first), min(hi, follower))
+                total += sum(table.size(i) for i in chosen if not topic.is_dead(table.seq(i)))
         return total
 
     def _table(self, topic: Topic, first: int, follower: int, *, location: int, size: int) -> Table:

@@ -17,7 +17,7 @@ import msgspec
 from pyroaring import BitMap
 
 from tenure.broker.engine import Engine
-from tenure.broker.frames import Frame
+from tenure.broker.frames import Frame, LargeFrame
 from tenure.core.events import Carried, TopicCarried
 from tenure.core.state.frame_index import FramePlace, SegmentIndex
 from tenure.core.state.snapshot import count_items, dump_topic
@@ -188,6 +188,11 @@ def _carry_frames(engine: Engine, topic: Topic, entry: SegmentIndex, budget: _Bu
             frame, is_read = _frame(engine, topic, place, end=alive[-2] + alive[-1])
             if taken and not fits(topic, taken[0], place, frame):
                 break
+            if isinstance(frame, LargeFrame) and place[2] >= 2 * engine.settings.trim_step_bytes:
+                if not taken:
+                    _carry_some(engine, topic, (place, frame, alive), lo=firsts[0], budget=budget)
+                    return
+                break
             taken.append((place, frame, alive))
             missing += [] if is_read else alive
             budget.left_bytes -= place[2]
@@ -200,6 +205,19 @@ def _carry_frames(engine: Engine, topic: Topic, entry: SegmentIndex, budget: _Bu
     engine.rewrite(event)
     if missing:
         _logger.warning("topic %s: the payload of seqs %s is lost: %s", topic.name, _spelled(missing), event.lost)
+
+
+def _carry_some(engine: Engine, topic: Topic, taken: Taken, *, lo: int, budget: _Budget) -> None:
+    """Rewrite the first records of an append that is too large for a step; the index keeps the rest where it is."""
+    place, frame, alive = taken
+    table, step_bytes = frame.table, engine.settings.trim_step_bytes
+    start = table.between(alive[0], alive[0] + 1).start
+    stop = bisect_right(table.ends, table.start(start) + step_bytes, lo=start + 1)
+    hi, rest_bytes = table.seq(start) + stop - start, table.ends[-1] - table.ends[stop - 1]
+    runs = topic.live_runs(alive[0], hi)
+    event = carried(engine.now(), topic, [(place, frame, runs)], lo=lo, hi=hi)
+    engine.rewrite(msgspec.structs.replace(event, rest=[place[1], rest_bytes, place[3]]))
+    budget.left_bytes -= event.size_bytes
 
 
 def _spelled(runs: list[int]) -> str:
