@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from tenure import Record, Settings
@@ -151,3 +153,24 @@ def test_a_replay_between_two_parts_finds_every_record() -> None:
     rebuild(disk.kill(), target, clock=ManualClock(), settings=settings)
     saved = opened(target)
     assert [int(each.data) for each in saved.reader.records(saved.state.topics["t"], [1, 1_500])] == list(range(1_500))
+
+
+def test_a_part_that_the_disk_refuses_makes_the_append_unverified() -> None:
+    """Else trimming would never give up on an append that can be read no more."""
+    disk = SimDisk(1)
+    engine = filled(disk, 1, 1_000)
+    topic, reader = engine.state.topics["q0"], engine.reader
+    assert reader.records(topic, [7, 1])[0].data == b"%0100d" % 6
+    real = disk.pread
+
+    def refused(file: int, count: int, offset: int) -> bytes:
+        raise OSError(errno.EIO, "I/O error")
+
+    disk.pread = refused  # type: ignore[method-assign]
+    for _ in range(2):
+        with pytest.raises(Corrupt):
+            reader.records(topic, [8, 1])
+    assert not reader._verified
+    assert not reader._frames
+    disk.pread = real  # type: ignore[method-assign]
+    assert reader.records(topic, [8, 1])[0].data == b"%0100d" % 7

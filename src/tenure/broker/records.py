@@ -108,8 +108,18 @@ class Reader:
         kind, length = self._verified[location]
         if kind != _APPENDED:
             return Frame(self._read(location))
-        read = partial(self._log.read_part, location)
+        read = partial(self._read_part, location)
         return LargeFrame(read_head(read, length), read)
+
+    def _read_part(self, location: int, start: int, count: int) -> bytes:
+        """Read a part of a frame that was verified; where the disk refuses, the frame has to be verified again."""
+        try:
+            return self._log.read_part(location, start, count)
+        except Corrupt:
+            self._verified.pop(location, None)
+            if (frame := self._frames.pop(location, None)) is not None:
+                self._cached_bytes -= frame.held_bytes
+            raise
 
     def _keep(self, location: int, frame: Frame) -> None:
         self._frames[location] = frame
