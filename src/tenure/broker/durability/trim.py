@@ -281,16 +281,21 @@ def carried(now_ms: int, topic: Topic, taken: list[Taken], *, lo: int, hi: int) 
     blobs: list[bytes] = []
     for place, frame, runs in taken:
         table = frame.table
+        span = table.between(runs[0], runs[-2] + runs[-1])
+        if not span:
+            continue
+        base, payload = table.start(span.start), frame.payload(span)  # one read, however many runs there are
         for start, n in zip(runs[::2], runs[1::2], strict=True):
             chosen = table.between(start, start + n)
             if not chosen:
                 continue
-            moved = (ends[-1] if ends else 0) - table.start(chosen.start)
-            ends.extend([end + moved for end in table.ends[chosen.start : chosen.stop]])
+            begin, stops = table.start(chosen.start), table.ends[chosen.start : chosen.stop]
+            moved = (ends[-1] if ends else 0) - begin
+            ends.extend([stop + moved for stop in stops])
             seqs += [table.seq(index) for index in chosen]
             ats_ms += [place[3]] * len(chosen) if frame.ats_ms is None else frame.ats_ms[chosen.start : chosen.stop]
             tss_ms += [frame.ts_ms] * len(chosen) if frame.tss_ms is None else frame.tss_ms[chosen.start : chosen.stop]
-            blobs.append(frame.payload(chosen))
+            blobs.append(payload[begin - base : stops[-1] - base])
     first = taken[0][1]
     return Carried(
         now_ms, topic.id, lo, hi, seqs, ats_ms, tss_ms, ends.tobytes(), b"".join(blobs), first.plain, first.lost
