@@ -20,6 +20,7 @@ from typing import Any
 
 from bench.measure import Row, calibrate, report
 from tenure import Broker, Record, Settings
+from tenure.cli.commands.serve import _settle_memory
 
 _EVERY_S = 0.005
 _QUIET_S = 3.0
@@ -128,6 +129,7 @@ async def measure(shape: str, count: int) -> dict[str, dict[str, float]]:
         await SHAPES[shape](broker, count)
         await broker.synced()
         await asyncio.sleep(0.5)
+        _settle_memory()  # as the server does: a collection of the garbage of a million jobs is no upkeep
         watch, checkpoints = Watch(broker), broker._upkeep._checkpoints
         assert checkpoints is not None
         quiet = await watch.during(asyncio.sleep(_QUIET_S))

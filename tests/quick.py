@@ -31,6 +31,7 @@ LEFT_OUT: Final = (
     "tests/log/test_disk.py::test_the_lock_of_a_killed_process_is_free",
     "tests/broker/test_rebuild.py",
     "tests/broker/test_checkpoints.py",
+    "tests/broker/test_bases.py::test_another_process_makes_the_bases_too",
     *(f"tests/model/test_{name}.py" for name in ("queue_machine", "topic_machine", "soak")),
     "tests/testing/test_plugin.py",
     *(f"tests/buffer/test_{name}.py" for name in ("cloud_exit", "contract", "every_call", "ingest_events")),

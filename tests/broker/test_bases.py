@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 from random import Random
 
 import pytest
+from crc32c import crc32c
 from pyroaring import BitMap
 
 import tenure.core.state.snapshot as snapshot
 from tenure import Broker, Settings
 from tenure.broker.durability.bases import begin_bases
+from tenure.broker.durability.checkpoint_process import CheckpointProcess
 from tenure.broker.durability.trim import is_all_deferred, trim_due, trim_step
 from tenure.broker.engine import Engine
 from tenure.broker.salvage.rebuild import rebuild
@@ -20,6 +23,8 @@ from tenure.core.state.invariants import invariants
 from tenure.core.state.snapshot import dump_state, dump_topic
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
+from tenure.log.base_file import BaseFile
+from tenure.log.disk import PosixDisk
 from tenure.log.log import FileLog
 from tenure.log.memory import MemoryLog
 from tenure.testing import ManualClock, SimDisk
@@ -179,3 +184,28 @@ def test_a_base_that_was_cut_short_counts_for_nothing() -> None:
     target = SimDisk(2)
     report = rebuild(disk, target, clock=clock, settings=TINY)
     assert {topic.topic: topic.records for topic in report.topics}["t"] == 1
+
+
+def test_another_process_makes_the_bases_too(tmp_path: Path) -> None:
+    engine = Engine(FileLog.open(PosixDisk(tmp_path)), clock=ManualClock(), settings=Settings())
+    engine.recover()
+    for name in ("q", "p"):
+        run.produce(engine, name, [b"x"] * 10, config={"type": "queue"})
+        run.claim(engine, name, node="w", max_count=4)
+    made = CheckpointProcess(tmp_path, memory_bytes_max=1 << 30)
+    made.open()
+    begun = begin_bases(engine, [topic.id for topic in engine.state.by_id.values()])
+    engine.sync()
+    stop = engine.log.position()
+    bases = made.write(stop, list(begun)).bases
+    made.close()
+    file, start = BaseFile(PosixDisk(tmp_path), stop.batch), 0
+    for base in bases:
+        data = file.read(start, base.end - start)
+        assert data == dump_topic(engine.state.by_id[base.topic], now_ms=engine.state.log_ms)
+        assert crc32c(data) == base.crc
+        start = base.end
+    assert [base.topic for base in bases] == list(begun)
+    file.remove()
+    assert not list(tmp_path.glob("checkpoints/*.bases"))
+    engine.log.close()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 import tenure.broker.durability.trim as trim_module
+import tenure.broker.records as records
 import tenure.log.memory as memory
 from tenure import Broker, Record, Settings
 from tenure.broker.durability.trim import _is_pinned, trim_due, trim_step
@@ -150,10 +152,14 @@ def test_a_step_looks_at_no_more_frames_than_its_budget_allows() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_is_left_of_the_log_tells_everything(seed: int) -> None:
+@pytest.mark.parametrize("large_bytes", [1, 1 << 16])
+def test_what_is_left_of_the_log_tells_everything(seed: int, large_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where every append counts as large: read in parts, and rewritten in parts."""
+    monkeypatch.setattr(records, "LARGE_BYTES", large_bytes)
     story = Story(seed)
     story.log = MemoryLog(segment_bytes=2048)
-    story.engine = Engine(story.log, clock=story.clock, settings=SMALL)
+    settings = SMALL if large_bytes > 1 else msgspec.structs.replace(SMALL, trim_step_bytes=8)
+    story.engine = Engine(story.log, clock=story.clock, settings=settings)
     story.engine.recover()
     for _ in range(40):
         story.run(10)

@@ -107,8 +107,18 @@ class Reader:
         kind, length = self._verified[location]
         if kind != _APPENDED:
             return Frame(self._read(location))
-        read = partial(self._log.read_part, location)
+        read = partial(self._read_part, location)
         return LargeFrame(read_head(read, length), read)
+
+    def _read_part(self, location: int, start: int, count: int) -> bytes:
+        """Read a part of a frame that was verified; where the disk refuses, the frame has to be verified again."""
+        try:
+            return self._log.read_part(location, start, count)
+        except Corrupt:
+            self._verified.pop(location, None)
+            if (frame := self._frames.pop(location, None)) is not None:
+                self._cached_bytes -= frame.held_bytes
+            raise
 
     def _keep(self, location: int, frame: Frame) -> None:
         self._frames[location] = frame
@@ -153,7 +163,7 @@ class Reader:
         """Yield (seq, bytes) of the live records with seqs in ``[lo, hi)``, ascending; guessed where unreadable."""
         for first, follower, location, size in _frames(topic, lo, hi):
             table = self._table(topic, first, follower, location=location, size=size)
-            for index in table.between(lo, hi):
+            for index in table.between(max(lo, first), min(hi, follower)):
                 seq = table.seq(index)
                 if not topic.is_dead(seq):
                     yield seq, table.size(index)
@@ -182,7 +192,8 @@ class Reader:
                 total += size
                 continue
             table = self._table(topic, first, follower, location=location, size=size)
-            chosen, start, end = table.between(lo, hi), max(lo, first), min(hi, follower)
+            start, end = max(lo, first), min(hi, follower)
+            chosen = table.between(start, end)
             if start >= topic.floor and not topic.dead_between(start, end):
                 total += table.span_bytes(chosen)
             else:

@@ -262,6 +262,9 @@ class Carried(Event, frozen=True, gc=False, array_like=True):
     The frame takes the place of all frames whose first seq lies in ``[lo, hi)``. ``lost`` says why the records could
     not be read when they were rewritten: their payload is gone, ``blobs`` is empty, ``ends`` adds up what they weighed
     and ``tss_ms`` is 0 for each. They live until they are acked, deleted or evicted.
+
+    ``rest`` is where the last of the frames goes on to answer for the seqs from ``hi`` on, because it was too large for
+    one step: its location, the bytes of its records from there, and its time. Else it is empty.
     """
 
     topic: int
@@ -274,6 +277,7 @@ class Carried(Event, frozen=True, gc=False, array_like=True):
     blobs: bytes
     plain: bool
     lost: str | None = None
+    rest: list[int] = []
 
     @property
     def size_bytes(self) -> int:

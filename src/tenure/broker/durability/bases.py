@@ -7,11 +7,10 @@ folds what happened since the mark over it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from crc32c import crc32c
 
-from tenure.broker.durability.pace import pause
 from tenure.broker.engine import Engine
 from tenure.core.events import BaseBegun, BasePart
 from tenure.errors import Corrupt
@@ -39,26 +38,26 @@ async def log_bases(
     bases: Sequence[StoredBase],
     *,
     begun: dict[int, int],
-    plan: Callable[[], None],
+    durable: Callable[[int], Awaitable[None]],
     is_over: Callable[[], bool],
 ) -> None:
-    """Log bases in parts, with pauses; ``plan`` plans their write. Raises Overloaded, Closed, Corrupt, OSError.
+    """Log bases in parts, one for each sync, so that no sync of a caller has more than one to write.
 
-    A base of which not all parts are logged counts for nothing.
+    A base of which not all parts are logged counts for nothing. Raises Overloaded, Closed, Indeterminate, Corrupt,
+    OSError.
     """
     start = 0
     for base in bases:
         crc, offset = 0, start
         while offset < base.end and base.topic in engine.state.by_id and not is_over():
-            started_ms, before = engine.clock.boot_ms(), engine.log.used_bytes
+            before = engine.log.used_bytes
             data = file.read(offset, min(_PART_BYTES, base.end - offset))
             crc, is_last = crc32c(data, crc), offset + len(data) == base.end
             if not data or (is_last and crc != base.crc):
                 raise Corrupt("the base of a topic does not read back as it was written", topic=base.topic)
             engine.rewrite(BasePart(engine.now(), base.topic, begun[base.topic], offset - start, data, is_last))
-            engine.write()
+            batch = engine.write()
             engine.rewritten_bytes += engine.log.used_bytes - before
             offset += len(data)
-            plan()
-            await pause(engine, started_ms)
+            await durable(batch)
         start = base.end

@@ -43,6 +43,8 @@ class CheckpointProcess:
 
     def open(self) -> None:
         """Start the process and wait until it holds the segments. Raises Overloaded."""
+        if not sys.executable:
+            raise Overloaded("no process for a checkpoint could be started: this program embeds its interpreter")
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         try:
             self._process = subprocess.Popen(

@@ -94,9 +94,9 @@ class Checkpoints:
         made = await self._run(lambda: maker.write(position, list(begun)))
         await self._run(lambda: checkpoint.publish(self._disk, position))
         if made.bases:
-            file, plan = BaseFile(self._disk, position.batch), self._committer.plan
+            file, durable = BaseFile(self._disk, position.batch), self._committer.durable
             try:
-                await log_bases(engine, file, made.bases, begun=begun, plan=plan, is_over=lambda: self._aborted)
+                await log_bases(engine, file, made.bases, begun=begun, durable=durable, is_over=lambda: self._aborted)
             finally:
                 file.remove()
         return made.size

@@ -17,7 +17,7 @@ import msgspec
 from pyroaring import BitMap
 
 from tenure.broker.engine import Engine
-from tenure.broker.frames import Frame
+from tenure.broker.frames import Frame, LargeFrame
 from tenure.core.events import Carried, TopicCarried
 from tenure.core.state.frame_index import FramePlace, SegmentIndex
 from tenure.core.state.snapshot import count_items, dump_topic
@@ -188,6 +188,11 @@ def _carry_frames(engine: Engine, topic: Topic, entry: SegmentIndex, budget: _Bu
             frame, is_read = _frame(engine, topic, place, end=alive[-2] + alive[-1])
             if taken and not fits(topic, taken[0], place, frame):
                 break
+            if isinstance(frame, LargeFrame) and place[2] >= 2 * engine.settings.trim_step_bytes:
+                if not taken:
+                    _carry_some(engine, topic, (place, frame, alive), lo=firsts[0], budget=budget)
+                    return
+                break
             taken.append((place, frame, alive))
             missing += [] if is_read else alive
             budget.left_bytes -= place[2]
@@ -200,6 +205,19 @@ def _carry_frames(engine: Engine, topic: Topic, entry: SegmentIndex, budget: _Bu
     engine.rewrite(event)
     if missing:
         _logger.warning("topic %s: the payload of seqs %s is lost: %s", topic.name, _spelled(missing), event.lost)
+
+
+def _carry_some(engine: Engine, topic: Topic, taken: Taken, *, lo: int, budget: _Budget) -> None:
+    """Rewrite the first records of an append that is too large for a step; the index keeps the rest where it is."""
+    place, frame, alive = taken
+    table, step_bytes = frame.table, engine.settings.trim_step_bytes
+    start = table.between(alive[0], alive[0] + 1).start
+    stop = bisect_right(table.ends, table.start(start) + step_bytes, lo=start + 1)
+    hi, rest_bytes = table.seq(start) + stop - start, table.ends[-1] - table.ends[stop - 1]
+    runs = topic.live_runs(alive[0], hi)
+    event = carried(engine.now(), topic, [(place, frame, runs)], lo=lo, hi=hi)
+    engine.rewrite(msgspec.structs.replace(event, rest=[place[1], rest_bytes, place[3]]))
+    budget.left_bytes -= event.size_bytes
 
 
 def _spelled(runs: list[int]) -> str:
@@ -263,16 +281,21 @@ def carried(now_ms: int, topic: Topic, taken: list[Taken], *, lo: int, hi: int) 
     blobs: list[bytes] = []
     for place, frame, runs in taken:
         table = frame.table
+        span = table.between(runs[0], runs[-2] + runs[-1])
+        if not span:
+            continue
+        base, payload = table.start(span.start), frame.payload(span)  # one read, however many runs there are
         for start, n in zip(runs[::2], runs[1::2], strict=True):
             chosen = table.between(start, start + n)
             if not chosen:
                 continue
-            moved = (ends[-1] if ends else 0) - table.start(chosen.start)
-            ends.extend([end + moved for end in table.ends[chosen.start : chosen.stop]])
+            begin, stops = table.start(chosen.start), table.ends[chosen.start : chosen.stop]
+            moved = (ends[-1] if ends else 0) - begin
+            ends.extend([stop + moved for stop in stops])
             seqs += [table.seq(index) for index in chosen]
             ats_ms += [place[3]] * len(chosen) if frame.ats_ms is None else frame.ats_ms[chosen.start : chosen.stop]
             tss_ms += [frame.ts_ms] * len(chosen) if frame.tss_ms is None else frame.tss_ms[chosen.start : chosen.stop]
-            blobs.append(frame.payload(chosen))
+            blobs.append(payload[begin - base : stops[-1] - base])
     first = taken[0][1]
     return Carried(
         now_ms, topic.id, lo, hi, seqs, ats_ms, tss_ms, ends.tobytes(), b"".join(blobs), first.plain, first.lost

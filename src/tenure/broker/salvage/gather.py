@@ -37,6 +37,7 @@ from tenure.core.events import (
 )
 from tenure.core.fold import fold
 from tenure.core.fold.leases import copies_of
+from tenure.core.fold.rewriting import rest_of
 from tenure.core.state.frame_index import add_frame, replace_frames
 from tenure.core.state.queue import Queue
 from tenure.core.state.ranges import each
@@ -105,7 +106,7 @@ class GatheredTopic:
         covered.add_range(event.lo, event.hi)
         if event.lost is None:
             frame = (event.lo, location, event.size_bytes, event.ats_ms[-1])
-            replace_frames(self.topic.frame_index, event.lo, event.hi, frame)
+            replace_frames(self.topic.frame_index, event.lo, event.hi, frame, rest=rest_of(event))
             self.held |= kept
         self.gone |= covered - kept
         self.see(event.hi - 1)

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from tenure.core.events import Carried, StateCarried, TopicCarried
-from tenure.core.state.frame_index import replace_frames
+from tenure.core.state.frame_index import FramePlace, replace_frames
 from tenure.core.state.snapshot import load_state, load_topic
 from tenure.core.state.state import State
 
-__all__ = ["carried", "state_carried", "topic_carried"]
+__all__ = ["carried", "rest_of", "state_carried", "topic_carried"]
 
 
 def carried(state: State, event: Carried, location: int) -> None:
     topic = state.by_id.get(event.topic) or state.orphan(event.topic)
     frame = (event.lo, location, event.size_bytes, event.ats_ms[-1])
-    replace_frames(topic.frame_index, event.lo, event.hi, frame)
+    replace_frames(topic.frame_index, event.lo, event.hi, frame, rest=rest_of(event))
     state.note_holder(location >> 32, event.topic)
+
+
+def rest_of(event: Carried) -> FramePlace | None:
+    """Return the place of what was left of a frame that was rewritten in part; None where nothing was."""
+    if not event.rest:
+        return None
+    location, size, at_ms = event.rest
+    return event.hi, location, size, at_ms
 
 
 def topic_carried(state: State, event: TopicCarried, location: int) -> None:

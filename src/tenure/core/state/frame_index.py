@@ -146,12 +146,16 @@ def add_frame(entries: list[SegmentIndex], first_seq: int, location: int, size: 
     return False
 
 
-def replace_frames(entries: list[SegmentIndex], lo: int, hi: int, frame: FramePlace) -> None:
-    """Replace all frames whose first seq lies in ``[lo, hi)``, or none, by one."""
+def replace_frames(
+    entries: list[SegmentIndex], lo: int, hi: int, frame: FramePlace, *, rest: FramePlace | None = None
+) -> None:
+    """Replace all frames whose first seq lies in ``[lo, hi)``, or none, by one, and by the rest of the last of them."""
     at = cut(entries, lo, hi)
     later = entries[at:]
     del entries[at:]
     add_frame(entries, *frame)
+    if rest is not None:
+        add_frame(entries, *rest)
     entries += later
 
 
