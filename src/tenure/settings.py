@@ -13,7 +13,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator may set. A 0 turns a limit off where that is said.
 
     Memory per thing kept, to size the limits by: 24 bytes per append call still in the log, about 75 per job in
-    flight plus 220 per lease, 60 per delayed job, 60 per idempotency key, 200 per client mark, 60 plus its length per
+    flight plus 220 per lease, 80 per delayed job, 60 per idempotency key, 200 per client mark, 60 plus its length per
     tagged record, 250 per unique key, 300 per failed delivery whose story is kept.
     """
 
@@ -92,6 +92,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Topics that one turn of the loop serves; where more have something new, those of higher priority come first; 0:
     no limit.
     """
+    turn_ms_max: int = 10
+    """How long one turn of the loop goes on with work that has many steps, before everything else gets its turn;
+    0: one step.
+    """
+    step_jobs_max: int = 1_000
+    """Jobs that one step ends, evicts, deletes or looks at: a wave of expiries, a delete, a filtered read."""
     routers_max: int = 10_000
     """0: no limit."""
     total_bytes_max: int = 0

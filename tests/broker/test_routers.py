@@ -66,7 +66,7 @@ async def test_a_full_destination_holds_the_router_until_there_is_room(broker: B
 
 async def test_a_topic_that_was_deleted_before_its_turn_came_is_not_copied_from(broker: Broker) -> None:
     await broker.produce("a", [b"old"])
-    broker._serving._attend_later(broker._state.topics["a"])
+    broker._serving.attend_later(broker._state.topics["a"])
     broker.delete_topic("a")
     broker.put_router("r", source="a", dest="b")
     await turn()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import msgspec
 import pytest
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tenure.core.state import tags
 from tenure.core.state.tags import TagIndex
+from tenure.core.tag_match import Match
 from tenure.errors import Corrupt
 
 
@@ -22,6 +23,14 @@ def tiny_chunks(entries_max: int = 4) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tags, "_CHUNK_ENTRIES_MAX", entries_max)
         yield
+
+
+def exact(index: TagIndex, tag: str, looks_max: int = 3) -> list[int]:
+    return list(chain.from_iterable(index.parts(Match(exact=tag), below=1 << 63, looks_max=looks_max)))
+
+
+def prefix(index: TagIndex, beginning: str, looks_max: int = 3) -> list[int]:
+    return sorted(chain.from_iterable(index.parts(Match(prefix=beginning), below=1 << 63, looks_max=looks_max)))
 
 
 def nothing_dead(_seq: int) -> bool:
@@ -46,18 +55,18 @@ def check_invariants(index: TagIndex) -> None:
 
 def test_exact_and_prefix_answer_seqs_in_order() -> None:
     index = filled({1: "b", 2: "ab", 3: "a", 4: "abc", 5: "a", 6: "", 7: "ab"})
-    assert index.exact("a") == [3, 5]
-    assert index.exact("ab") == [2, 7]
-    assert index.exact("") == [6]
-    assert index.exact("zz") == []
-    assert index.prefix("a") == [2, 3, 4, 5, 7]
-    assert index.prefix("") == [1, 2, 3, 4, 5, 6, 7]
-    assert index.prefix("abcd") == []
+    assert exact(index, "a") == [3, 5]
+    assert exact(index, "ab") == [2, 7]
+    assert exact(index, "") == [6]
+    assert exact(index, "zz") == []
+    assert prefix(index, "a") == [2, 3, 4, 5, 7]
+    assert prefix(index, "") == [1, 2, 3, 4, 5, 6, 7]
+    assert prefix(index, "abcd") == []
 
 
 def test_an_empty_index_answers_nothing() -> None:
     index = TagIndex(nothing_dead)
-    assert index.exact("a") == index.prefix("") == []
+    assert exact(index, "a") == prefix(index, "") == []
     assert len(index) == 0
     index.sweep(1000)
     assert TagIndex.load(index.dump(), is_dead=nothing_dead).dump() == index.dump()
@@ -67,11 +76,11 @@ def test_nul_characters_and_the_ends_of_unicode_are_letters_like_others() -> Non
     entries = {1: "a", 2: "a\0", 3: "a\0\0", 4: "a\0b", 5: "a\U0010ffff", 6: "aé", 7: "b", 8: "\0"}
     index = filled(entries)
     for seq, tag in entries.items():
-        assert index.exact(tag) == [seq]
-    assert index.prefix("a\0") == [2, 3, 4]
-    assert index.prefix("a") == [1, 2, 3, 4, 5, 6]
-    assert index.prefix("a\U0010ffff") == [5]
-    assert index.prefix("\0") == [8]
+        assert exact(index, tag) == [seq]
+    assert prefix(index, "a\0") == [2, 3, 4]
+    assert prefix(index, "a") == [1, 2, 3, 4, 5, 6]
+    assert prefix(index, "a\U0010ffff") == [5]
+    assert prefix(index, "\0") == [8]
 
 
 def test_noting_an_entry_again_changes_nothing() -> None:
@@ -79,7 +88,7 @@ def test_noting_an_entry_again_changes_nothing() -> None:
         index = filled(dict.fromkeys(range(1, 20), "t"))
         for seq in (1, 4, 5, 10, 19):
             index.add("t", seq)
-        assert index.exact("t") == list(range(1, 20))
+        assert exact(index, "t") == list(range(1, 20))
         assert len(index) == 19
         check_invariants(index)
 
@@ -90,14 +99,14 @@ def test_seqs_that_come_late_find_their_place() -> None:
     with tiny_chunks():
         index = filled({seq: "mid" if seq % 3 else "z" for seq in seqs})
         check_invariants(index)
-    assert index.exact("mid") == [seq for seq in range(1, 200) if seq % 3]
+    assert exact(index, "mid") == [seq for seq in range(1, 200) if seq % 3]
 
 
 def test_the_dead_are_never_answered() -> None:
     dead: set[int] = set()
     index = filled(dict.fromkeys(range(1, 10), "t"), dead.__contains__)
     dead.update((2, 3, 9))
-    assert index.exact("t") == index.prefix("t") == [1, 4, 5, 6, 7, 8]
+    assert exact(index, "t") == prefix(index, "t") == [1, 4, 5, 6, 7, 8]
 
 
 TAGS = st.text(alphabet="ab\0é\U0010ffff", max_size=3)
@@ -122,9 +131,9 @@ def test_the_index_agrees_with_a_dict(steps: list[tuple[str, str]], entries_max:
             else:
                 index = TagIndex.load(index.dump(), is_dead=dead.__contains__)
             check_invariants(index)
-            assert index.exact(tag) == sorted(seq for seq, other in naive.items() if other == tag)
-            assert index.prefix(tag) == sorted(seq for seq, other in naive.items() if other.startswith(tag))
-        assert index.prefix("") == sorted(naive)
+            assert exact(index, tag) == sorted(seq for seq, other in naive.items() if other == tag)
+            assert prefix(index, tag) == sorted(seq for seq, other in naive.items() if other.startswith(tag))
+        assert prefix(index, "") == sorted(naive)
         assert index.dump() == filled(naive).dump()
 
 
@@ -139,7 +148,7 @@ def test_garbage_stays_within_a_constant_factor_of_the_living(shape: str) -> Non
         index.add(tag, seq)
         assert len(index) <= 2 * live + 2 * tags._CHUNK_ENTRIES_MAX
     check_invariants(index)
-    assert index.prefix("") == list(range(floor, seq + 1))
+    assert prefix(index, "") == list(range(floor, seq + 1))
 
 
 def test_whoever_adds_nothing_can_sweep() -> None:
@@ -153,7 +162,7 @@ def test_whoever_adds_nothing_can_sweep() -> None:
     index.sweep(4000)
     assert len(index) == 0
     index.add("a", 5000)
-    assert index.exact("a") == [5000]
+    assert exact(index, "a") == [5000]
 
 
 def test_rising_tags_leave_full_chunks_behind() -> None:
@@ -180,3 +189,20 @@ def test_entries_of_one_tag_share_it() -> None:
 def test_a_damaged_dump_is_called_corrupt(dumped: bytes) -> None:
     with pytest.raises(Corrupt):
         TagIndex.load(dumped, is_dead=nothing_dead)
+
+
+@pytest.mark.parametrize("looks_max", [1, 2, 7])
+def test_a_part_goes_on_after_the_last_whatever_was_removed_and_added_meanwhile(looks_max: int) -> None:
+    dead = set[int]()
+    with tiny_chunks():
+        index = filled(dict.fromkeys(range(1, 61), "t"), dead.__contains__)
+        found: list[int] = []
+        for number, part in enumerate(index.parts(Match(exact="t"), below=61, looks_max=looks_max)):
+            assert len(part) <= looks_max
+            found += part
+            dead.update(part)
+            index.add("s", 1_000 + number)
+            index.add("t", 2_000 + number)
+            index.sweep(10)
+            check_invariants(index)
+    assert found == list(range(1, 61))

@@ -103,11 +103,12 @@ class Rules:
             events, reply, _ = decided
             self._fold(events if isinstance(events, list) else [] if events is None else [events])
             return reply
-        while True:
-            try:
-                self._fold(next(decided))
-            except StopIteration as done:
-                return done.value[0]  # type: ignore[no-any-return]
+        try:
+            self._fold(next(decided))
+            while True:
+                self._fold(decided.send(self.now_ms))
+        except StopIteration as done:
+            return done.value[0]  # type: ignore[no-any-return]
 
     def _fold(self, events: list[Event]) -> None:
         for event in events:

@@ -112,7 +112,7 @@ def evict_over_ttl(engine: Engine, topic: Topic, now: int) -> None:
     engine.carry_out(_alone(over_ttl(engine.state, topic, now, engine.reader)))
 
 
-def _alone(steps: Steps[None]) -> Steps[tuple[None, int]]:
+def _alone(steps: Steps[object]) -> Steps[tuple[None, int]]:
     yield from steps
     return None, Level.NOW
 

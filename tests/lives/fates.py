@@ -232,5 +232,6 @@ def drain(life: Life) -> None:
                 broker.ack(name, node="drain", seqs=claimed.seqs)
         if topic.count and "decay" in life.traits:  # what cannot be read cannot be claimed; it can be deleted
             life.call("delete_records", name, lambda name=name: broker.delete_records(name, before_seq=1 << 40))  # type: ignore[misc]
+            life.settle(hurry=True)
         if topic.count:
             raise Anomaly("stuck", f"{topic.count} jobs of {name} cannot be had")

@@ -15,7 +15,8 @@ __all__ = ["random_settings", "small_thresholds"]
 #: Where a threshold is a constant of a module, it is lowered for as long as lives run.
 _CONSTANTS: tuple[tuple[str, str, int], ...] = (
     ("tenure.core.state.deadlines", "_STALE_MIN", 1),
-    ("tenure.core.state.delays", "_STALE_MIN", 1),
+    ("tenure.core.state.due_order", "_CHUNK_ENTRIES_MAX", 4),
+    ("tenure.core.state.seq_times", "_CHUNK_SEQS_MAX", 4),
     ("tenure.core.state.deliveries", "ENDED_JOBS_MAX", 5),
     ("tenure.core.state.deliveries", "ENDED_PER_JOB_MAX", 2),
     ("tenure.core.ready_jobs", "LETTERS_MAX", 2),
@@ -23,11 +24,13 @@ _CONSTANTS: tuple[tuple[str, str, int], ...] = (
     ("tenure.core.decide.dead_letters", "LETTERS_MAX", 2),
     ("tenure.core.decide.redrive", "_WINDOW", 3),
     ("tenure.core.decide.reads", "_WINDOW", 3),
-    ("tenure.core.decide.jobs", "_WINDOW", 3),
+    ("tenure.core.decide.jobs", "_LOOKS_MAX", 3),
     ("tenure.broker.records", "_CACHE_FROM_BYTES", 64),
     ("tenure.broker.records", "_TABLES_MAX", 2),
     ("tenure.broker.records", "_YOUNG_BYTES", 700),
-    ("tenure.core.decide.evict", "_STEP_MAX", 3),
+    ("tenure.core.decide.evict", "_WINDOW", 3),
+    ("tenure.core.state.state", "_KEYED_LOOKS_MAX", 2),
+    ("tenure.core.ready_jobs", "_HOPS_MAX", 2),
     ("tenure.broker.durability.trim", "_SPREAD_MS", 20),
 )
 
@@ -80,6 +83,8 @@ def random_settings(random: Random) -> Settings:
         pending_bytes_max=pick((2_000, 1 << 20, 1 << 20)),
         router_step_records=pick((1, 3, 100)),
         turn_topics_max=pick((1, 2, 100)),
+        turn_ms_max=0,  # one step a turn, whatever the machine's clock says
+        step_jobs_max=pick((1, 2, 1_000)),
         retired_names_max=pick((1, 100)),
         total_bytes_max=pick((0, 0, 0, 20_000)),
     )

@@ -22,7 +22,7 @@ from tenure.broker.durability.trim import trim_due, trim_step
 from tenure.broker.engine import Engine
 from tenure.core.events import decode
 from tenure.core.fold import fold
-from tenure.core.state import deadlines, delays, deliveries
+from tenure.core.state import deadlines, deliveries, due_order, seq_times
 from tenure.core.state import topic as topic_module
 from tenure.core.state.invariants import invariants
 from tenure.core.state.snapshot import (
@@ -45,7 +45,8 @@ from tenure.testing.simdisk import CrashMode
 CHECKPOINTS_KEPT = 3
 CRAMPED: list[tuple[ModuleType, str, int]] = [
     (deadlines, "_STALE_MIN", 1),
-    (delays, "_STALE_MIN", 1),
+    (due_order, "_CHUNK_ENTRIES_MAX", 4),
+    (seq_times, "_CHUNK_SEQS_MAX", 4),
     (deliveries, "ENDED_JOBS_MAX", 3),
     (deliveries, "ENDED_BYTES_MAX", 1_500),
     (deliveries, "ENDED_PER_JOB_MAX", 2),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tenure import Record
+from tenure.core.state.due_order import DueOrder
 from tenure.core.state.frame_index import make_index
 from tenure.core.state.invariants import invariants
 from tenure.core.state.lease_page import DEADLINE, NUMBER, LeasePage
@@ -142,11 +143,11 @@ def break_own_deadlines(topic: Topic, queue: Queue) -> None:
 
 
 def break_delays(topic: Topic, queue: Queue) -> None:
-    queue.delays.by_log.clear()
+    queue.delays.by_log = DueOrder()
 
 
-def break_stale(topic: Topic, queue: Queue) -> None:
-    queue.delays.stale += 1
+def break_dues(topic: Topic, queue: Queue) -> None:
+    queue.delays.by_wall.add(5 << 64 | 5)
 
 
 def break_deliveries_ended(topic: Topic, queue: Queue) -> None:

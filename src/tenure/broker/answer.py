@@ -10,7 +10,7 @@ import msgspec
 
 from tenure.errors import TenureError
 
-__all__ = ["Answer", "Durability", "Reached"]
+__all__ = ["Answer", "Durability", "Reached", "wait_future"]
 
 T = TypeVar("T")
 Reached = Callable[[TenureError | None], None]
@@ -57,3 +57,19 @@ class Answer(msgspec.Struct, Generic[T], frozen=True, eq=False, gc=False):
                 durability.abandon(self.reply)
                 raise
         return self.reply
+
+
+def wait_future(loop: asyncio.AbstractEventLoop, when_reached: Callable[[Reached], None]) -> asyncio.Future[None]:
+    """Return a future that is done when what ``when_reached`` is given is called; it may be cancelled before."""
+    future: asyncio.Future[None] = loop.create_future()
+
+    def finish(error: TenureError | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+
+    when_reached(finish)
+    return future

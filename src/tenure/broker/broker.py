@@ -53,7 +53,8 @@ from tenure.contract.replies import (
     TopicInfo,
 )
 from tenure.contract.values import check_whole
-from tenure.core.decide.table import DECIDES
+from tenure.core.catching_up import CatchingUp
+from tenure.core.decide.table import DECIDES, STEPPED
 from tenure.core.level import Level
 from tenure.core.state.router import Router
 from tenure.errors import Invalid, TenureError
@@ -159,7 +160,12 @@ class Broker(CommandMethods):
         serving = self._serving
         if serving.is_closed:
             raise closing()
-        answer = self._engine.run(command)
+        try:
+            answer = serving.step_through(command) if command.__class__ in STEPPED else self._engine.run(command)
+        except CatchingUp as behind:
+            answer = serving.run_later(behind, lambda: self.run(command))
+            serving.settle()
+            return answer
         if serving.streams.by_node and isinstance(command, OfHolder):
             serving.streams.note_sign_of_life(cast("Settled | Extended", answer.reply), command.node)
         serving.settle()
@@ -203,7 +209,10 @@ class Broker(CommandMethods):
             or serving.coordinator.waiting
         ):
             return self._claim_in_turn(command, wait_ms=serving.clamp_wait(wait_ms))
-        answer = self._engine.run(command)
+        try:
+            answer = self._engine.run(command)
+        except CatchingUp:
+            return self._claim_in_turn(command, wait_ms=0)
         if answer.level == Level.SYNCED:
             return serving.answer_claim(answer)
         serving.settle()

@@ -21,11 +21,12 @@ from tenure.broker.observing.metrics import Metrics
 from tenure.broker.observing.pins import Pin
 from tenure.broker.observing.tally import TALLIES
 from tenure.broker.records import Reader
+from tenure.broker.stepping import Stepping
 from tenure.clock import Clock
 from tenure.contract.commands import Command
 from tenure.contract.names import check_topic_name
 from tenure.contract.replies import QueueMeters, Redriven
-from tenure.core.decide.decision import Decided, Steps
+from tenure.core.decide.decision import Decided
 from tenure.core.decide.table import DECIDES
 from tenure.core.events import (
     KIND_OF,
@@ -45,7 +46,7 @@ from tenure.core.state.lease import Ended
 from tenure.core.state.snapshot import dump_checkpoint, dump_state
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
-from tenure.errors import Closed, Corrupt, Overloaded, TenureError
+from tenure.errors import Closed, Corrupt, Overloaded
 from tenure.log.interface import Frame, Log, Position
 from tenure.settings import Settings
 
@@ -184,16 +185,21 @@ class Engine:
         return max(self.clock.boot_ms() + self._log_offset_ms, self.state.log_ms)
 
     def _set_clock(self, now_ms: int, wall_offset_ms: int) -> None:
-        """Log a new offset of the wall clock. Where nothing can be logged keep the old one: reads must go on."""
+        """Log a new offset of the wall clock. Where nothing can be logged keep the old one: reads must go on.
+
+        Its fold lets time pass on the queues that wait for the wall clock; while one of them is behind, it waits.
+        """
+        state = self.state
+        waiting = [state.by_id[topic_id] for topic_id in sorted(state.wall_queues)]
+        if state.behind or not all(state.advance(topic, now_ms) for topic in waiting):
+            return
         with suppress(Closed, Overloaded):
             self.commit(ClockSet(now_ms, wall_offset_ms))
-            self.changed_topics.update(self.state.by_id[topic_id] for topic_id in self.state.wall_queues)
+            self.changed_topics.update(waiting)
 
     def mark_time(self) -> None:
         """Log the time, where there is room for it."""
-        now_ms = self.now()
-        with suppress(Closed, Overloaded):
-            self.commit(ClockSet(now_ms, self.state.wall_offset_ms))
+        self._set_clock(self.now(), self.state.wall_offset_ms)
 
     # Writing
 
@@ -210,34 +216,26 @@ class Engine:
         return self.carry_out(decided)
 
     def carry_out(self, decided: Decided[T]) -> Answer[T]:
-        """Log and fold what was decided, and return the answer."""
+        """Log and fold what was decided, all steps of it, and return the answer."""
         if isinstance(decided, tuple):
             events, reply, level = decided
             batch = 0
             if events is not None:
                 batch = self.commit_all(events) if isinstance(events, list) else self.commit(events)
-        else:
-            batch, (reply, level) = self._step_through(decided)
-            if isinstance(reply, Redriven):
-                self.totals.redriven += reply.redriven
+            return self.answer(reply, batch, level)
+        stepping = Stepping(self, decided)
+        while not stepping.step():
+            pass
+        assert stepping.answer is not None, "the last step gives the answer"
+        return stepping.answer
+
+    def answer(self, reply: T, batch: int, level: int) -> Answer[T]:
+        """Return the answer of a decision whose events joined ``batch``; 0 where it logged none."""
+        if isinstance(reply, Redriven):
+            self.totals.redriven += reply.redriven
         if level and not batch:
             batch = self.write()
         return Answer(reply, batch, level, self.durability)
-
-    def _step_through(self, steps: Steps[T]) -> tuple[int, T]:
-        """Run a decision that continues after each of its batches; return the last batch and its result."""
-        batch = 0
-        try:
-            events = next(steps)
-            while True:
-                try:
-                    batch = self.commit_all(events)
-                except TenureError as error:
-                    events = steps.throw(error)
-                else:
-                    events = next(steps)
-        except StopIteration as done:
-            return batch, done.value
 
     def commit(self, event: Event) -> int:
         """Log an event, then fold it; return the batch it joined.
@@ -372,7 +370,7 @@ class Engine:
     def meters_of(self, name: str) -> QueueMeters:
         """Report how long a queue's jobs wait and take, and how often they are delivered."""
         topic, queue = self.state.queue(name)
-        self.state.pass_time(topic, self.now())
+        self.state.advance(topic, self.now())
         return self.meters.report(topic, queue, wall_offset_ms=self.state.wall_offset_ms)
 
     def take_ended(self) -> list[tuple[Topic, Ended]]:

@@ -9,11 +9,13 @@ from tenure.core.state.ranges import each, first_absent, to_runs
 from tenure.core.state.topic import Topic
 from tenure.errors import Overloaded
 
-__all__ = ["LETTERS_MAX", "ack_holes", "choose", "claimable_count", "next_ready", "ready_count"]
+__all__ = ["LETTERS_MAX", "ack_holes", "choose", "claimable_count", "fresh_from", "next_ready", "ready_count"]
 
 _NONE: list[int] = []
 LETTERS_MAX = 1_000
 """How many jobs one pass dead-letters at most."""
+_HOPS_MAX = 32
+"""How many stretches of dead and of delayed jobs are passed over one by one; after that they are joined."""
 
 
 def ready_count(topic: Topic, queue: Queue) -> int:
@@ -131,19 +133,25 @@ def _fresh(topic: Topic, queue: Queue, wanted: int) -> list[int]:
     if last < lo:
         return []
     if topic.dead or queue.delayed or queue.parked:
-        return _fresh_among(topic, queue, wanted)
+        return fresh_from(topic, queue, lo, wanted)
     return [lo, min(wanted, last + 1 - lo)]
 
 
-def _fresh_among(topic: Topic, queue: Queue, wanted: int) -> list[int]:
-    """Return fresh seqs where some above the cursor are dead, delayed or parked; those are skipped, run by run."""
-    seq, last, runs = max(queue.cursor, topic.floor), topic.visible_seq, list[int]()
+def fresh_from(topic: Topic, queue: Queue, seq: int, wanted: int) -> list[int]:
+    """Return fresh seqs from ``seq`` on, which is not below the cursor, as runs; dead, delayed and parked ones are
+    skipped, run by run.
+
+    Where dead and delayed jobs take turns, both are joined in one bitmap: about a microsecond for every 65,536 seqs.
+    """
+    last, runs, hops = topic.visible_seq, list[int](), 0
     dead, delayed, parked = topic.dead, queue.delayed, queue.parked
     while wanted and seq <= last:
         if dead and seq in dead:
-            seq = first_absent(dead, seq)
+            seq, hops = first_absent(dead, seq), hops + 1
         elif seq in delayed:
-            seq = first_absent(delayed, seq)
+            seq, hops = first_absent(delayed, seq), hops + 1
+            if hops > _HOPS_MAX and dead:
+                dead, hops = dead | delayed, 0
         elif seq in parked:
             seq += 1
         else:

@@ -17,7 +17,7 @@ from math import inf
 from time import perf_counter
 from typing import Final
 
-from tenure.broker.answer import Reached
+from tenure.broker.answer import Reached, wait_future
 from tenure.broker.engine import Engine
 from tenure.core.level import Level
 from tenure.errors import Indeterminate, TenureError
@@ -95,9 +95,7 @@ class Committer:
 
     def wait(self, batch: int, level: int) -> asyncio.Future[None]:
         """Return a future that is done when a batch reaches a level; it is this caller's own and may be cancelled."""
-        future: asyncio.Future[None] = self._loop.create_future()
-        self.when_reached(batch, level, partial(_finish, future))
-        return future
+        return wait_future(self._loop, partial(self.when_reached, batch, level))
 
     def when_reached(self, batch: int, level: int, call: Reached) -> None:
         """Have ``call`` called when a batch reaches a level: without a turn of the loop in between, as a future has."""
@@ -253,13 +251,3 @@ class Committer:
 def _resolve(waiters: deque[tuple[int, Reached]], batch: int) -> None:
     while waiters and waiters[0][0] <= batch:
         waiters.popleft()[1](None)
-
-
-def _finish(future: asyncio.Future[None], error: TenureError | None) -> None:
-    """End the wait of a caller; it may have been cancelled."""
-    if future.done():
-        return
-    if error is None:
-        future.set_result(None)
-    else:
-        future.set_exception(error)

@@ -26,14 +26,14 @@ class Pin(NamedTuple):
 def mark_time(engine: Engine, marked: int) -> int:
     """End every lease that has expired, and log the time where any did since ``marked`` expiries.
 
-    Expiry is a rule and no event: in a log without new events nothing shows that a deadline has passed. Return the
-    count of expiries that are marked now.
+    Expiry is a rule and no event: in a log without new events nothing shows that a deadline has passed. Where a queue
+    has more than one step ends, the time is logged after that. Return the count of expiries that are marked now.
     """
     now = engine.now()
     for topic in engine.state.by_id.values():
         if topic.queue is not None and now >= topic.queue.next_change_ms:
-            engine.state.pass_time(topic, now)
-    if engine.metrics.expired != marked:
+            engine.state.advance(topic, now)
+    if engine.metrics.expired != marked and not engine.state.behind:
         with suppress(Closed, Overloaded):  # no room: the next one tries again
             engine.commit(ClockSet(now, engine.state.wall_offset_ms))
             return engine.metrics.expired

@@ -100,10 +100,13 @@ class Coordinator:
             gone = NotFound(f"topic {topic.name!r} was deleted", code="topic_not_found", topic=topic.name)
             self._dismiss(topic, gone)
             return
-        if topic in self._cohorts or topic in self.resting:
+        state = self._engine.state
+        if topic in self._cohorts or topic in self.resting or topic in state.behind:
             return
-        self._engine.state.pass_time(topic, self._engine.now())
+        is_present = state.advance(topic, self._engine.now())
         self._on_time_passed()
+        if not is_present:
+            return  # the pass comes when it has caught up
         self._pass(topic, topic.queue, self._lines[topic])
         self._watch(topic)
 

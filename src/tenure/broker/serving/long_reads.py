@@ -40,6 +40,7 @@ class ReadWaiter:
         self._future: asyncio.Future[Difference] = self._serving.loop.create_future()
         self._serving.readings.setdefault(self._topic, set()).add(self)
         self._alarm = self._serving.alarms.at(self._serving.engine.now() + wait_ms, self._time_up)
+        self._go_on(self.found)
         return self._future
 
     def look_again(self) -> None:
@@ -61,8 +62,14 @@ class ReadWaiter:
             if not self._future.done():
                 self._future.set_result(found)
         else:  # what was passed over, such as the reader's own records, need not be read again
-            from_seq = max(self._command.from_seq, found.next_from_seq)
-            self._command = replace(self._command, from_seq=from_seq)
+            self._go_on(found)
+
+    def _go_on(self, found: Difference) -> None:
+        """Go on after what was passed over, in the next turn where there is more than one read looks at."""
+        from_seq = max(self._command.from_seq, found.next_from_seq)
+        self._command = replace(self._command, from_seq=from_seq)
+        if not found.caught_up:
+            self._serving.attend_later(self._topic)
 
     def _time_up(self) -> None:
         self._time_is_up = True

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from typing import Any, TypeVar
 
 from tenure.broker.answer import Answer
 from tenure.broker.durability.committer import Committer
 from tenure.broker.engine import Engine, Listener
 from tenure.broker.serving.alarms import Alarms
+from tenure.broker.serving.catch_up import CatchUp
 from tenure.broker.serving.coordinator import Coordinator
 from tenure.broker.serving.durable_claims import UnsyncedClaims
 from tenure.broker.serving.long_reads import ReadWaiter
+from tenure.broker.serving.long_work import LongWork
+from tenure.broker.serving.postponed import Postponed
 from tenure.broker.serving.publisher import Publisher
 from tenure.broker.serving.stream_leases import StreamLeases
 from tenure.broker.serving.streams import Subscription, WorkStream
 from tenure.broker.serving.topic_turns import Turns
-from tenure.contract.commands import Claim
+from tenure.broker.stepping import Stepping
+from tenure.contract.commands import Claim, Command
 from tenure.contract.replies import Grant
 from tenure.contract.values import check_whole
+from tenure.core.catching_up import CatchingUp
 from tenure.core.decide.forward import forward
 from tenure.core.decide.holding import give_back, release
+from tenure.core.decide.table import DECIDES
 from tenure.core.level import Level
 from tenure.core.state.topic import Topic
 from tenure.errors import Closed, Overloaded, TenureError
 
 __all__ = ["ServingLoop", "closing"]
+
+T = TypeVar("T")
 
 
 class ServingLoop:
@@ -42,8 +51,12 @@ class ServingLoop:
         self.committer.after_failure = self._on_failure
         self.committer.abandon = self._abandon
         self.coordinator = Coordinator(
-            engine, self.alarms, on_time_passed=self.report_ended, attend_later=self._attend_later
+            engine, self.alarms, on_time_passed=self.report_ended, attend_later=self.attend_later
         )
+        engine.state.step_jobs_max = engine.settings.step_jobs_max
+        self.work = LongWork(loop, turn_ms_max=engine.settings.turn_ms_max, after=self.settle)
+        self.catch_up = CatchUp(engine, self.work)
+        self._postponed: set[Postponed[Any]] = set()
         self.readings: dict[Topic, set[ReadWaiter]] = {}
         self._durable_claims = UnsyncedClaims(self)
         self.streams = StreamLeases(self)
@@ -65,6 +78,7 @@ class ServingLoop:
             return
         self.is_closed = True
         self.alarms.close()
+        self.work.close()
         self._turn_away(closing())
         self._publisher.close()
 
@@ -88,11 +102,13 @@ class ServingLoop:
         self.coordinator.close(error)
         for reading in [reading for readings in self.readings.values() for reading in readings]:
             reading.refuse(error)
+        for postponed in list(self._postponed):
+            self._refuse(postponed, error)
 
     def check_waiters(self) -> None:
         """Raise Overloaded where as many callers wait as may."""
         limit = self.engine.settings.waiters_max
-        if self.coordinator.waiting + sum(map(len, self.readings.values())) >= limit:
+        if self.coordinator.waiting + len(self._postponed) + sum(map(len, self.readings.values())) >= limit:
             raise Overloaded(
                 f"{limit} callers are waiting already: try again later, or raise the broker's setting waiters_max",
                 limit="waiters_max",
@@ -102,6 +118,73 @@ class ServingLoop:
     def clamp_wait(self, wait_ms: int) -> int:
         """Return how long a caller may wait, within the limit. Raises Invalid."""
         return min(check_whole(wait_ms, "wait_ms"), self.engine.settings.wait_ms_max)
+
+    # Commands that take more than one turn
+
+    def step_through(self, command: Command[T]) -> Answer[T]:
+        """Run a command in steps, as many in this turn as it allows; the answer comes after the last one.
+
+        Raises the error of the first turn's steps; a later one is raised where the answer is awaited. What the steps
+        before it did stays done.
+        """
+        engine = self.engine
+        decided = DECIDES[command.__class__](engine.state, command, engine.now(), engine.reader)
+        if isinstance(decided, tuple):
+            return engine.carry_out(decided)
+        stepping: Stepping[T] = Stepping(engine, decided)
+        if self.work.run(stepping.step):
+            assert stepping.answer is not None, "the last step gives the answer"
+            return stepping.answer
+        postponed: Postponed[T] = self._postpone()
+        self.work.add(lambda: self._step(stepping, postponed))
+        return postponed.answer
+
+    def _step(self, stepping: Stepping[T], postponed: Postponed[T]) -> bool:
+        """Take one step of a command that runs in steps, or none where its caller is gone."""
+        if postponed.is_abandoned or postponed not in self._postponed:
+            stepping.close()
+            self._postponed.discard(postponed)
+            return True
+        try:
+            done = stepping.step()
+        except TenureError as error:
+            self._refuse(postponed, error)
+            return True
+        if stepping.answer is not None:
+            self._give(postponed, stepping.answer)
+        return done
+
+    def run_later(self, behind: CatchingUp, run: Callable[[], Answer[T]]) -> Answer[T]:
+        """Run a command when its topic has caught up. Raises Overloaded where as many callers wait as may."""
+        topic = self.engine.state.find(behind.topic)
+        if topic is None:
+            raise behind
+        self.check_waiters()
+        postponed: Postponed[T] = self._postpone()
+        self.catch_up.then(topic, lambda: self._run(postponed, run))
+        return postponed.answer
+
+    def _run(self, postponed: Postponed[T], run: Callable[[], Answer[T]]) -> None:
+        if postponed.is_abandoned or postponed not in self._postponed:
+            self._postponed.discard(postponed)
+            return
+        try:
+            self._give(postponed, run())
+        except TenureError as error:
+            self._refuse(postponed, error)
+
+    def _postpone(self) -> Postponed[Any]:
+        postponed: Postponed[Any] = Postponed(self.loop)
+        self._postponed.add(postponed)
+        return postponed
+
+    def _give(self, postponed: Postponed[T], answer: Answer[T]) -> None:
+        self._postponed.discard(postponed)
+        postponed.give(answer)
+
+    def _refuse(self, postponed: Postponed[Any], error: TenureError) -> None:
+        self._postponed.discard(postponed)
+        postponed.refuse(error)
 
     # Claims
 
@@ -114,9 +197,13 @@ class ServingLoop:
         return answer
 
     def claim_now(self, topic: Topic, command: Claim, *, or_wait: bool) -> Awaitable[Grant] | None:
-        """Claim without waiting; return None where nothing was ready and the caller may wait for it."""
+        """Claim without waiting; return None where nothing was ready and the caller may wait for it, or the queue is
+        behind.
+        """
         try:
             answer = self.claim(topic, command)
+        except CatchingUp:
+            return None
         except Overloaded:
             if or_wait:
                 return None
@@ -140,16 +227,21 @@ class ServingLoop:
     def give_back(self, grant: Grant) -> None:
         """Give back the jobs of a grant that its caller did not get. What cannot be given back expires."""
         if grant.lease and not self.is_closed:
-            with suppress(TenureError):  # no room, or the log has failed
-                self.engine.carry_out(give_back(self.engine.state, grant, self.engine.now()))
-            self.settle()
+            self._let_go(lambda: self.engine.carry_out(give_back(self.engine.state, grant, self.engine.now())))
 
     def release(self, topic: Topic, numbers: Sequence[int]) -> None:
         """Give back leases whose connection is gone. What cannot be given back expires."""
         if not self.is_closed:
-            with suppress(TenureError):  # no room, or the log has failed
-                self.engine.carry_out(release(self.engine.state, topic, numbers, self.engine.now()))
-            self.settle()
+            self._let_go(lambda: self.engine.carry_out(release(self.engine.state, topic, numbers, self.engine.now())))
+
+    def _let_go(self, run: Callable[[], Answer[None]]) -> None:
+        """Give jobs back, on a queue that is behind after it has caught up."""
+        with suppress(TenureError):  # no room, or the log has failed
+            try:
+                run()
+            except CatchingUp as behind:
+                self.run_later(behind, run)
+        self.settle()
 
     # Streams
 
@@ -196,6 +288,8 @@ class ServingLoop:
     def settle(self) -> None:
         """Serve waiting callers after a command, and plan the write."""
         engine = self.engine
+        if engine.state.behind:
+            self.catch_up.begin()
         if engine.state.ended:
             self.report_ended()
         if engine.changed_topics:
@@ -240,12 +334,12 @@ class ServingLoop:
             self._attend_once(changed.pop(), attended)
         self.report_ended()
         for topic in changed:
-            self._attend_later(topic)
+            self.attend_later(topic)
         changed.clear()
 
     def _attend_once(self, topic: Topic, attended: set[Topic]) -> None:
         if topic in attended or topic in self.coordinator.resting:
-            self._attend_later(topic)
+            self.attend_later(topic)
         else:
             attended.add(topic)
             self._attend_to(topic)
@@ -281,9 +375,9 @@ class ServingLoop:
         for dest in stalled:
             engine.stalled_routers.setdefault(dest, set()).add(topic.name)
         if more:
-            self._attend_later(topic)
+            self.attend_later(topic)
 
-    def _attend_later(self, topic: Topic) -> None:
+    def attend_later(self, topic: Topic) -> None:
         self._again.add(topic)
         self._plan_turn()
 

@@ -10,6 +10,7 @@ from tenure.broker.serving.alarms import Alarm
 from tenure.broker.serving.pending import Pending
 from tenure.contract.commands import Claim
 from tenure.contract.replies import Grant
+from tenure.core.catching_up import CatchingUp
 from tenure.core.decide.claim import check_claim, clamp_claim
 from tenure.core.state.topic import Topic
 from tenure.errors import TenureError
@@ -65,14 +66,21 @@ class ClaimWaiter:
             self._alarm.cancel()
 
     def _time_up(self) -> None:
-        """Claim what is ready when the time is up; answer with an empty claim or an error where nothing is."""
+        """Claim what is ready when the time is up; answer with an empty claim or an error where nothing is. On a queue
+        that is behind, do so when it has caught up.
+        """
         if self.future.done():
             return
-        self._serving.coordinator.remove(self._topic, self)
         try:
-            self.give(self._serving.claim(self._topic, self.claim))
+            answer = self._serving.claim(self._topic, self.claim)
+        except CatchingUp:
+            self._serving.catch_up.then(self._topic, self._time_up)
+            return
         except TenureError as error:
             self.refuse(error)
+        else:
+            self.give(answer)
+        self._serving.coordinator.remove(self._topic, self)
 
     def abandon(self) -> None:
         """Stop waiting, because the caller is gone, and give back what was handed over meanwhile."""

@@ -10,7 +10,7 @@ from tenure.contract.names import check_client_id, check_key, check_topic_name
 from tenure.contract.replies import Produced
 from tenure.contract.values import check_flag
 from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
-from tenure.core.decide.evict import evict_over_cap, evict_over_ttl
+from tenure.core.decide.evict import evict_over_cap, evict_over_ttl, evict_whole_ttl
 from tenure.core.decide.intake import Batch, admit, build_extra
 from tenure.core.decide.limits import check_broker_room, check_made_by_use, check_share, check_topic_room, read_config
 from tenure.core.events import Appended, AppendExtra, Event, TopicPut
@@ -101,7 +101,7 @@ def _within_caps(
     """Append to a topic with caps or a TTL: refuse what does not fit, or evict the excess afterwards."""
     if config.discard == "reject":
         if topic is not None:  # else expired records would take the place of new ones
-            yield from evict_over_ttl(state, topic, now_ms, payloads)
+            yield from evict_whole_ttl(state, topic, now_ms, payloads)
         check_topic_room(topic, config, records=event.count, size=len(event.blobs))
     yield events if isinstance(events, list) else [events]
     grown = state.by_id[event.topic]

@@ -2,8 +2,11 @@
 
 Most decisions are known at once: a tuple of events, reply and level. One that must see its own effects (a claim after
 it has buried poisoned jobs), or that may touch a million jobs, is a generator. It yields the events of one log batch,
-at most a bounded number of jobs at a time, and is resumed on the folded state. Where the log cannot take a batch, the
-error is raised at the yield: a decision may go on without it, or let it through.
+at most a bounded number of jobs at a time, and is resumed on the folded state with the time that it is then. Where the
+log cannot take a batch, the error is raised at the yield: a decision may go on without it, or let it through.
+
+An empty batch is a pause. Other commands may run before a step is resumed, where the broker takes the steps in several
+turns of its loop (`STEPPED` has those commands): such a decision looks at the state again after each of its steps.
 """
 
 from __future__ import annotations
@@ -27,8 +30,8 @@ Decision: TypeAlias = tuple[Event | list[Event] | None, T, int]
 
 Without an event a level above NOW waits for everything that is logged so far: the reply repeats an earlier one.
 """
-Steps: TypeAlias = Generator[list[Event], None, T]
-"""Batches of events, one after the other; returns the result."""
+Steps: TypeAlias = Generator[list[Event], int, T]
+"""Batches of events, one after the other, each answered with the time; returns the result."""
 Decided: TypeAlias = Decision[T] | Steps[tuple[T, int]]
 """A decision in either form; the steps return the reply and its level."""
 

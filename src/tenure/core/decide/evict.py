@@ -1,73 +1,96 @@
 """Evict records over a cap or a TTL: the oldest first, never one that is held or parked.
 
 Eviction is part of decisions about something else, so it never fails: where the log takes no event now, a later command
-evicts.
+evicts. One decision looks at a bounded number of records. Where more have to go, their topic is behind, and the broker
+evicts the others in later turns of its loop; a claim waits for that, because it must not hand out an expired record.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
 from contextlib import suppress
-from itertools import islice
 
+from tenure.core.catching_up import CatchingUp
 from tenure.core.decide.decision import Payloads, Steps
 from tenure.core.events import Evicted
-from tenure.core.state.ranges import to_runs
+from tenure.core.state.queue import NEVER
+from tenure.core.state.ranges import first_absent, to_runs
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 from tenure.errors import TenureError
 
-__all__ = ["evict_over_cap", "evict_over_ttl"]
+__all__ = ["evict_over_cap", "evict_over_ttl", "evict_whole_ttl", "expired_before"]
 
-_STEP_MAX = 10_000
-"""How many records one step evicts at most."""
-
-
-def evict_over_cap(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> Steps[None]:
-    """Evict the oldest free records while a topic that discards old ones is over a cap; the newest one always stays."""
-    if topic.config.discard == "old":
-        with suppress(TenureError):
-            yield from _over_cap(state, topic, now_ms, payloads)
+_WINDOW = 256
 
 
-def _over_cap(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> Steps[None]:
+def evict_over_cap(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> Steps[bool]:
+    """Evict the oldest free records while a topic that discards old ones is over a cap; the newest one always stays.
+
+    Return whether nothing is left to do, or nothing can be done now; else the topic is behind.
+    """
     config = topic.config
-    state.pass_time(topic, now_ms)  # a lease that has run out protects nothing
-    while True:
+    if config.discard != "old" or not (config.cap_records or config.cap_bytes):
+        return True
+    with suppress(TenureError):
+        if not state.advance(topic, now_ms):  # a lease that has run out protects nothing
+            return False
         records = max(topic.count - config.cap_records, 0) if config.cap_records else 0
         size = max(topic.bytes - config.cap_bytes, 0) if config.cap_bytes else 0
         if not records and not size:
-            return
-        seqs: list[int] = []
-        freed = 0
-        for seq, weight in _evictable(topic, payloads, topic.evict_from, topic.head_seq):
-            if (len(seqs) >= records and freed >= size) or len(seqs) == _STEP_MAX:
-                break
-            seqs.append(seq)
-            freed += weight
-        if not seqs:
-            return
-        yield [Evicted(now_ms, topic.id, to_runs(seqs), len(seqs), freed, "cap")]
-
-
-def evict_over_ttl(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> Steps[None]:
-    """Evict the free records older than the topic's TTL. A log that takes no writes keeps them until it does."""
-    if topic.config.ttl_ms and topic.count:
-        with suppress(TenureError):
-            yield from _over_ttl(state, topic, now_ms, payloads)
-
-
-def _over_ttl(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> Steps[None]:
-    state.pass_time(topic, now_ms)
-    end = _older_than(topic, now_ms - topic.config.ttl_ms)
-    while topic.evict_from < end:
-        found = list(islice(_evictable(topic, payloads, topic.evict_from, end), _STEP_MAX))
+            return True
+        found, reached = _look(state, topic, payloads, topic.head_seq, records=records, size=size)
         if found:
-            seqs, freed = [seq for seq, _ in found], sum(size for _, size in found)
-            yield [Evicted(now_ms, topic.id, to_runs(seqs), len(seqs), freed, "ttl")]
-        if len(found) < _STEP_MAX:
-            topic.evict_from = max(topic.evict_from, end)
+            yield [_evicted(topic, now_ms, found, "cap")]
+        topic.evict_from = max(topic.evict_from, reached)
+        if reached < topic.head_seq and _is_over_cap(topic):
+            state.behind[topic] = None
+            return False
+    return True
+
+
+def _is_over_cap(topic: Topic) -> bool:
+    config = topic.config
+    return 0 < config.cap_records < topic.count or 0 < config.cap_bytes < topic.bytes
+
+
+def evict_whole_ttl(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> Steps[None]:
+    """Evict the free records older than the topic's TTL. Raises CatchingUp where one step does not evict them all."""
+    if not (yield from evict_over_ttl(state, topic, now_ms, payloads)):
+        raise CatchingUp(topic.name)
+
+
+def evict_over_ttl(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> Steps[bool]:
+    """Evict free records older than the topic's TTL, as many as one step does.
+
+    Return whether none is left; else the topic is behind. A log that takes no writes keeps them until it does.
+    """
+    if not topic.config.ttl_ms or not topic.count:
+        return True
+    with suppress(TenureError):
+        if not state.advance(topic, now_ms):
+            return False
+        end = expired_before(topic, now_ms)
+        if topic.evict_from >= end:
+            return True
+        found, reached = _look(state, topic, payloads, end)
+        if found:
+            yield [_evicted(topic, now_ms, found, "ttl")]
+        topic.evict_from = max(topic.evict_from, reached)
+        if reached < end:
+            state.behind[topic] = None
+            return False
+    return True
+
+
+def _evicted(topic: Topic, now_ms: int, found: list[tuple[int, int]], reason: str) -> Evicted:
+    seqs, freed = [seq for seq, _ in found], sum(size for _, size in found)
+    return Evicted(now_ms, topic.id, to_runs(seqs), len(seqs), freed, reason)
+
+
+def expired_before(topic: Topic, now_ms: int) -> int:
+    """Return the first seq that is not older than the topic's TTL."""
+    return _older_than(topic, now_ms - topic.config.ttl_ms) if topic.config.ttl_ms else topic.floor
 
 
 def _older_than(topic: Topic, limit_ms: int) -> int:
@@ -82,9 +105,25 @@ def _older_than(topic: Topic, limit_ms: int) -> int:
     return end
 
 
-def _evictable(topic: Topic, payloads: Payloads, lo: int, hi: int) -> Iterator[tuple[int, int]]:
-    """Return the live records that are neither held nor parked, with their sizes, from the oldest on."""
+def _look(
+    state: State, topic: Topic, payloads: Payloads, end: int, *, records: int = 0, size: int = 0
+) -> tuple[list[tuple[int, int]], int]:
+    """Look at the seqs below ``end``, from the oldest that may be free on, as many as one step does.
+
+    Return (seq, bytes) of the live ones that are neither held nor parked, and the seq before which no other is free.
+    With ``records`` or ``size``, stop after so many of them, and so many bytes.
+    """
     in_flight, parked = (topic.queue.in_flight, topic.queue.parked) if topic.queue is not None else ({}, {})
-    for seq, size in payloads.sizes(topic, max(lo, topic.floor), hi):
-        if seq not in in_flight and seq not in parked:
-            yield seq, size
+    found: list[tuple[int, int]] = []
+    lo, looks, freed = max(topic.evict_from, topic.floor), state.step_jobs_max or NEVER, 0
+    while lo < end and looks > 0:
+        lo = first_absent(topic.dead, lo) if topic.dead else lo
+        hi = min(lo + min(looks, _WINDOW), end)
+        for seq, weight in payloads.sizes(topic, lo, hi):
+            if (records or size) and len(found) >= records and freed >= size:
+                return found, seq
+            if seq not in in_flight and seq not in parked:
+                found.append((seq, weight))
+                freed += weight
+        lo, looks = hi, looks - _WINDOW
+    return found, lo

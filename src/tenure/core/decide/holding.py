@@ -23,7 +23,7 @@ def release(state: State, topic: Topic, numbers: Sequence[int], now_ms: int) -> 
     queue = topic.queue
     if queue is None or state.by_id.get(topic.id) is not topic:
         return None, None, Level.NOW
-    state.pass_time(topic, now_ms)
+    state.catch_up(topic, now_ms)
     events: list[Event] = []
     for number in dict.fromkeys(numbers):
         lease = queue.lease(number)
@@ -38,7 +38,7 @@ def give_back(state: State, grant: Grant, now_ms: int) -> Decision[None]:
 
     A claim with a ``claim_id`` stays leased: its caller can ask for it again, and no delivery is counted for that.
     """
-    found = _queue_of(state, grant, now_ms)
+    found = _queue_of(state, grant)
     lease = found[1].lease(grant.lease) if found is not None else None
     if found is None or lease is None or lease.claim_id is not None:
         return None, None, Level.NOW
@@ -46,9 +46,18 @@ def give_back(state: State, grant: Grant, now_ms: int) -> Decision[None]:
 
 
 def keep_held(state: State, grant: Grant, now_ms: int) -> Grant:
-    """Return the claim with the jobs still held under its lease; empty and without a lease where none is."""
-    found = _queue_of(state, grant, now_ms)
-    held = set(found[1].held(grant.lease)) if found is not None else set()
+    """Return the claim with the jobs still held under its lease; empty and without a lease where none is.
+
+    A queue may have more expired leases than one step ends: a job whose deadline has passed is not held any more.
+    """
+    found = _queue_of(state, grant)
+    held: set[int] = set()
+    if found is not None:
+        topic, queue = found
+        state.advance(topic, now_ms)
+        row = queue.leases.row_of(grant.lease)
+        if row is not None:
+            held = {seq for seq, deadline_ms in queue.deadlines_of(row) if deadline_ms >= now_ms}
     if len(held) == len(grant.jobs):
         return grant
     jobs = [job for job in grant.jobs if job.seq in held]
@@ -59,19 +68,20 @@ def shift_deadline(state: State, grant: Grant, now_ms: int, *, lease_ms: int) ->
     """Extend a lease whose claim waits for its sync to ``lease_ms`` from now; the reply is the new deadline in log
     time, or 0 where nothing is held any more.
     """
-    found = _queue_of(state, grant, now_ms)
-    held = found[1].held(grant.lease) if found is not None else []
-    if found is None or not held:
+    found = _queue_of(state, grant)
+    if found is None:
+        return None, 0, Level.NOW
+    topic, queue = found
+    state.catch_up(topic, now_ms)
+    held = queue.held(grant.lease)
+    if not held:
         return None, 0, Level.NOW
     deadline_ms = now_ms + lease_ms
-    event = Extended(now_ms, found[0].id, to_runs(held), deadline_ms, grant.node, "sync")
+    event = Extended(now_ms, topic.id, to_runs(held), deadline_ms, grant.node, "sync")
     return event, deadline_ms, Level.SYNCED
 
 
-def _queue_of(state: State, grant: Grant, now_ms: int) -> tuple[Topic, Queue] | None:
-    """Let time pass on the queue of a claim and return it; None where it was deleted."""
+def _queue_of(state: State, grant: Grant) -> tuple[Topic, Queue] | None:
+    """Return the queue of a claim; None where it was deleted."""
     topic = state.topics.get(grant.topic)
-    if topic is None or topic.queue is None:
-        return None
-    state.pass_time(topic, now_ms)
-    return topic, topic.queue
+    return None if topic is None or topic.queue is None else (topic, topic.queue)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
 
 from msgspec import Raw
@@ -15,8 +16,9 @@ from tenure.contract.values import check_whole
 from tenure.core.decide.decision import Decision, Payloads
 from tenure.core.level import Level
 from tenure.core.paging import after_number, clamp_limit, cursor_of
+from tenure.core.ready_jobs import fresh_from
 from tenure.core.state.queue import Queue
-from tenure.core.state.ranges import each
+from tenure.core.state.ranges import each, first_absent
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 from tenure.errors import Invalid, NotFound
@@ -24,7 +26,8 @@ from tenure.errors import Invalid, NotFound
 __all__ = ["describe", "get_job", "list_jobs", "list_leases", "state_of"]
 
 _STATES = ("ready", "in_flight", "delayed", "parked")
-_WINDOW = 256
+_LOOKS_MAX = 20_000
+"""How many seqs a listing looks at: where so many others lie between, a page has fewer jobs and a cursor."""
 
 
 def list_jobs(state: State, command: ListJobs, now_ms: int, payloads: Payloads) -> Decision[Page[JobRow]]:
@@ -33,35 +36,41 @@ def list_jobs(state: State, command: ListJobs, now_ms: int, payloads: Payloads) 
     if command.state not in _STATES:
         raise Invalid(f"state must be one of {', '.join(_STATES)}")
     limit, after = clamp_limit(command.limit, state.settings), after_number(command.cursor)
-    state.pass_time(topic, now_ms)
-    seqs = _in_state(topic, queue, command.state, after, limit + 1)
+    state.advance(topic, now_ms)
+    seqs, reached = _in_state(topic, queue, command.state, after, limit)
     offset_ms = state.wall_offset_ms
     dues_ms = queue.delays.due_times_ms(set(seqs), offset_ms) if command.state == "delayed" else {}
-    items = [describe(queue, seq, command.state, dues_ms.get(seq), wall_offset_ms=offset_ms) for seq in seqs[:limit]]
-    return None, Page(items, cursor_of(seqs[limit - 1]) if len(seqs) > limit else None), Level.NOW
+    items = [describe(queue, seq, command.state, dues_ms.get(seq), wall_offset_ms=offset_ms) for seq in seqs]
+    return None, Page(items, cursor_of(reached) if reached is not None else None), Level.NOW
 
 
-def _in_state(topic: Topic, queue: Queue, state: str, cursor: int, wanted: int) -> list[int]:
+def _in_state(topic: Topic, queue: Queue, state: str, cursor: int, limit: int) -> tuple[list[int], int | None]:
+    """Return the next jobs in a state, and the last seq that was looked at where there may be others after it."""
     match state:
         case "in_flight":
-            return sorted(seq for seq in queue.in_flight if seq > cursor)[:wanted]
+            return _among(topic, queue.in_flight, cursor, limit)
         case "parked":
-            return sorted(seq for seq in queue.parked if seq > cursor)[:wanted]
+            return _among(topic, queue.parked, cursor, limit)
         case "delayed":
-            return list(islice(queue.delayed.iter_equal_or_larger(cursor + 1), wanted))
+            found = list(islice(queue.delayed.iter_equal_or_larger(cursor + 1), limit + 1))
         case _:
-            return _ready(topic, queue, cursor, wanted)
+            found = list(islice(queue.reclaim.iter_equal_or_larger(cursor + 1), limit + 1))
+            start = max(queue.cursor, topic.floor, cursor + 1)
+            found += each(fresh_from(topic, queue, start, limit + 1 - len(found)))
+    return found[:limit], found[limit - 1] if len(found) > limit else None
 
 
-def _ready(topic: Topic, queue: Queue, cursor: int, wanted: int) -> list[int]:
-    found = list(islice(queue.reclaim.iter_equal_or_larger(cursor + 1), wanted))
-    lo = max(queue.cursor, cursor + 1)
-    while len(found) < wanted and lo <= topic.visible_seq:
-        hi = min(lo + _WINDOW, topic.visible_seq + 1)
-        fresh = (s for s in each(topic.live_runs(lo, hi)) if s not in queue.delayed and s not in queue.parked)
-        found += islice(fresh, wanted - len(found))
-        lo = hi
-    return found
+def _among(topic: Topic, jobs: Mapping[int, object], cursor: int, limit: int) -> tuple[list[int], int | None]:
+    """Return the next of some jobs. Few are sorted; among many the seqs are looked through, up to a limit."""
+    if len(jobs) <= _LOOKS_MAX:
+        found = sorted(seq for seq in jobs if seq > cursor)
+        return found[:limit], found[limit - 1] if len(found) > limit else None
+    lo = max(cursor + 1, topic.floor)
+    lo = first_absent(topic.dead, lo) if topic.dead else lo
+    hi = min(lo + _LOOKS_MAX, topic.head_seq + 1)
+    found = list(islice((seq for seq in range(lo, hi) if seq in jobs), limit))
+    reached = found[-1] if len(found) == limit else hi - 1
+    return found, reached if reached < topic.head_seq else None
 
 
 def describe(queue: Queue, seq: int, state: str, due_ms: int | None = None, *, wall_offset_ms: int) -> JobRow:
@@ -87,7 +96,7 @@ def get_job(state: State, command: GetJob, now_ms: int, payloads: Payloads) -> D
     """Return one job: its record, its state, and its deliveries that ended without an ack."""
     topic, queue = state.queue(command.topic)
     seq = check_whole(command.seq, "seq")
-    state.pass_time(topic, now_ms)
+    state.advance(topic, now_ms)
     if topic.is_dead(seq) or seq > topic.visible_seq:
         raise NotFound(f"no job {describe_value(seq)} in {topic.name!r}: it was never there, or it is done", seq=seq)
     offset_ms, standing = state.wall_offset_ms, state_of(queue, seq)
@@ -124,7 +133,7 @@ def list_leases(state: State, command: ListLeases, now_ms: int, payloads: Payloa
     """List live leases by number: node, jobs, start, and the earliest deadline of their jobs."""
     topic, queue = state.queue(command.topic)
     limit, after = clamp_limit(command.limit, state.settings), after_number(command.cursor)
-    state.pass_time(topic, now_ms)
+    state.advance(topic, now_ms)
     numbers, offset_ms = queue.leases.numbers_after(after, limit + 1), state.wall_offset_ms
     items = [
         LeaseRow(

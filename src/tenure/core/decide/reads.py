@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from tenure.contract.commands import DeleteRecords, Diff
 from tenure.contract.names import check_node, describe_value
 from tenure.contract.records import Stored
 from tenure.contract.replies import DeletedRecords, Difference, Tombstone
 from tenure.contract.values import check_seqs, check_whole
+from tenure.core.decide.catch_up import until_present
 from tenure.core.decide.decision import Decided, Payloads, Steps
-from tenure.core.decide.evict import evict_over_ttl
+from tenure.core.decide.evict import evict_over_ttl, expired_before
 from tenure.core.events import Deleted
 from tenure.core.level import LEVELS, Level
-from tenure.core.state.ranges import count, to_runs
+from tenure.core.state.queue import NEVER
+from tenure.core.state.ranges import count, first_absent, to_runs
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 from tenure.core.tag_match import Match, parse_match
@@ -36,16 +38,18 @@ def diff(state: State, command: Diff, now_ms: int, payloads: Payloads) -> Steps[
     nodes = _check_nodes(command.node)
     yield from evict_over_ttl(state, topic, now_ms, payloads)
     topic.last_read_ms = now_ms + state.wall_offset_ms
-    head, tombstone = topic.visible_seq, _tombstone(topic, from_seq)
+    expired = expired_before(topic, now_ms) if topic in state.behind else 0
+    head, tombstone = topic.visible_seq, _tombstone(topic, from_seq, ttl_floor=max(topic.ttl_floor, expired))
     if from_seq > head:
         from_seq = 0 if tombstone is not None else head
     if not topic.config.dedupe_node:
         nodes = set()
-    found = _collect(state, topic, from_seq, head, limit=limit, nodes=nodes, payloads=payloads)
+    start = max(from_seq + 1, topic.floor, min(expired, head + 1))
+    found = _collect(state, topic, start, head, limit=limit, nodes=nodes, payloads=payloads)
     records, reached, damage = found
     if damage is not None and not records and (tombstone is None or reached <= from_seq):
         raise damage
-    return Difference(topic.name, records, reached, head, topic.floor, tombstone), Level.NOW
+    return Difference(topic.name, records, max(reached, from_seq), head, topic.floor, tombstone), Level.NOW
 
 
 def _check_nodes(node: str | Collection[str] | None) -> set[str]:
@@ -60,12 +64,13 @@ def _check_nodes(node: str | Collection[str] | None) -> set[str]:
 
 
 def _collect(
-    state: State, topic: Topic, from_seq: int, head: int, *, limit: int, nodes: set[str], payloads: Payloads
+    state: State, topic: Topic, start: int, head: int, *, limit: int, nodes: set[str], payloads: Payloads
 ) -> tuple[list[Stored], int, Corrupt | None]:
     """Return the records of the reply, the last seq that was looked at, and the damage that ended the read, if any."""
     found: list[Stored] = []
-    budget, lo = state.settings.diff_bytes_max, max(from_seq + 1, topic.floor)
-    while lo <= head:
+    budget, lo, looks = state.settings.diff_bytes_max, start, state.step_jobs_max or NEVER
+    while lo <= head and looks > 0:
+        lo = first_absent(topic.dead, lo) if topic.dead else lo
         hi = min(lo + _WINDOW, head + 1)
         records, lost = payloads.readable(topic, topic.live_runs(lo, hi))
         end = min(lost, default=hi)
@@ -80,8 +85,8 @@ def _collect(
             found.append(record)
         if lost:
             return found, end - 1, _damage(topic, records, lost)
-        lo = hi
-    return found, max(head, from_seq) if from_seq <= head else head, None
+        lo, looks = max(hi, lo), looks - _WINDOW
+    return found, min(lo - 1, head), None
 
 
 def _damage(topic: Topic, records: list[Stored], lost: dict[int, Corrupt]) -> Corrupt:
@@ -94,17 +99,20 @@ def _damage(topic: Topic, records: list[Stored], lost: dict[int, Corrupt]) -> Co
     return Corrupt(message, code=error.code, **{**error.detail, **about})
 
 
-def _tombstone(topic: Topic, from_seq: int) -> Tombstone | None:
-    """Return what this reader missed although no caller removed it, or None."""
+def _tombstone(topic: Topic, from_seq: int, *, ttl_floor: int) -> Tombstone | None:
+    """Return what this reader missed although no caller removed it, or None.
+
+    ``ttl_floor`` is one above the highest seq that is lost to the TTL, evicted or about to be.
+    """
     head, earliest = topic.visible_seq, topic.floor
     if from_seq > topic.head_seq:
         return Tombstone(1, topic.head_seq, "recreated", topic.head_seq, earliest, head)
     if from_seq >= head:
         return None  # what was lost after it is not durable yet, and is reported once it is
-    by_cap, by_ttl = from_seq + 1 < topic.cap_floor, from_seq + 1 < topic.ttl_floor
+    by_cap, by_ttl = from_seq + 1 < topic.cap_floor, from_seq + 1 < ttl_floor
     if by_cap or by_ttl:
         reason = "mixed" if by_cap and by_ttl else "cap" if by_cap else "ttl"
-        gap_to = min(topic.evict_floor - 1, head)
+        gap_to = min(max(topic.cap_floor, ttl_floor) - 1, head)
         return Tombstone(from_seq + 1, gap_to, reason, gap_to - from_seq, earliest, head)
     if from_seq < topic.trim_seq <= head:
         return Tombstone(topic.trim_seq, topic.trim_seq, "source_trim", topic.trim_missed, earliest, head)
@@ -112,8 +120,9 @@ def _tombstone(topic: Topic, from_seq: int) -> Tombstone | None:
 
 
 def delete_records(state: State, command: DeleteRecords, now_ms: int, payloads: Payloads) -> Decided[DeletedRecords]:
-    """Remove records for good, at the cost of the matches; several conditions are ANDed. Raises Invalid where none is
-    given.
+    """Remove records for good, in steps, at the cost of the matches; several conditions are ANDed.
+
+    What is appended after the first step stays. Raises Invalid where no condition is given.
     """
     topic, settings = state.topic(command.topic), state.settings
     before_seq, match, seqs = command.before_seq, command.match, command.seqs
@@ -124,36 +133,41 @@ def delete_records(state: State, command: DeleteRecords, now_ms: int, payloads: 
     if seqs is not None:
         check_seqs(seqs, count_max=settings.records_max, limit="records_max")
     wanted = parse_match(match, bytes_max=settings.tag_bytes_max) if match is not None else None
-    state.pass_time(topic, now_ms)
-    runs = _runs_to_delete(topic, before_seq, wanted, seqs)
-    if not runs:
-        return None, _reply(topic, 0), Level.NOW
-    return _delete(topic, Deleted(now_ms, topic.id, runs, count(runs), payloads.weigh(topic, runs)))
-
-
-def _delete(topic: Topic, event: Deleted) -> Steps[tuple[DeletedRecords, int]]:
-    yield [event]
-    return _reply(topic, event.count), LEVELS[topic.config.durability]
-
-
-def _reply(topic: Topic, deleted: int) -> DeletedRecords:
-    return DeletedRecords(topic.name, deleted, topic.floor, topic.head_seq, topic.count, topic.bytes)
-
-
-def _runs_to_delete(
-    topic: Topic, before_seq: int | None, wanted: Match | None, seqs: Sequence[int] | None
-) -> list[int]:
     end = topic.head_seq + 1 if before_seq is None else min(before_seq, topic.head_seq + 1)
-    if wanted is None and seqs is None:
-        return topic.live_runs(topic.floor, end)
-    chosen: set[int] | None = None
+    return _delete(state, topic, _chosen(state, topic, end, wanted, seqs), now_ms, payloads)
+
+
+def _delete(
+    state: State, topic: Topic, chosen: Iterator[Sequence[int]], now_ms: int, payloads: Payloads
+) -> Steps[tuple[DeletedRecords, int]]:
+    deleted = 0
+    for seqs in chosen:
+        now_ms = yield from until_present(state, topic, now_ms)
+        if state.by_id.get(topic.id) is not topic:
+            break  # it was deleted between two steps, and the others with it
+        runs = to_runs(seq for seq in seqs if not topic.is_dead(seq))
+        deleted += count(runs)
+        now_ms = yield [Deleted(now_ms, topic.id, runs, count(runs), payloads.weigh(topic, runs))] if runs else []
+    reply = DeletedRecords(topic.name, deleted, topic.floor, topic.head_seq, topic.count, topic.bytes)
+    return reply, LEVELS[topic.config.durability] if deleted else Level.NOW
+
+
+def _chosen(
+    state: State, topic: Topic, end: int, wanted: Match | None, seqs: Sequence[int] | None
+) -> Iterator[Sequence[int]]:
+    """Yield the seqs below ``end`` that are chosen, as many as one step looks at; some may be dead."""
+    step = state.step_jobs_max or NEVER
+    among = None if seqs is None else set(seqs)
     if wanted is not None:
-        if topic.tags is None:
-            return []
-        chosen = set(
-            topic.tags.exact(wanted.exact) if wanted.exact is not None else topic.tags.prefix(wanted.prefix or "")
-        )
-    if seqs is not None:
-        chosen = set(seqs) if chosen is None else chosen & set(seqs)
-    assert chosen is not None
-    return to_runs(seq for seq in chosen if seq < end and not topic.is_dead(seq))
+        parts = topic.tags.parts(wanted, below=end, looks_max=step) if topic.tags is not None else iter(())
+        for part in parts:
+            yield part if among is None else [seq for seq in part if seq in among]
+    elif among is not None:
+        listed = sorted(seq for seq in among if seq < end)
+        yield from (listed[at : at + step] for at in range(0, len(listed), min(step, len(listed)) or 1))
+    else:
+        lo = topic.floor
+        while lo < end:
+            hi = min(lo + step, end)
+            yield range(lo, hi)
+            lo = max(hi, topic.floor)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from typing import Final, NamedTuple
 
 import msgspec
@@ -14,12 +14,13 @@ from tenure.contract.names import check_reason, describe_value
 from tenure.contract.provenance import Provenance
 from tenure.contract.records import Record, Stored
 from tenure.contract.values import check_flag, check_reaches, check_seqs, check_whole
+from tenure.core.decide.catch_up import until_present
 from tenure.core.decide.decision import Decided, Payloads, Steps, append_copies
 from tenure.core.decide.evict import evict_over_cap
 from tenure.core.decide.limits import check_topic_room
 from tenure.core.events import AppendExtra, Event, Redriven
 from tenure.core.level import LEVELS, Level
-from tenure.core.state.ranges import to_runs
+from tenure.core.state.ranges import first_absent, to_runs
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 from tenure.core.tag_match import parse_match
@@ -34,7 +35,7 @@ _LOW: Final = (1 << 64) - 1
 
 def redrive(state: State, command: Redrive, now_ms: int, payloads: Payloads) -> Decided[replies.Redriven]:
     """Put dead letters back to work: parked jobs of a queue in place, records of a dead-letter topic where they came
-    from.
+    from, in steps.
 
     ``to`` names another target; ``reaches`` says which origins the caller may write to. Each job moves atomically, its
     provenance kept. One that cannot be read stays where it is. It stops before the first one that cannot move; where
@@ -49,7 +50,6 @@ def redrive(state: State, command: Redrive, now_ms: int, payloads: Payloads) -> 
         state.topic(command.to)
         if command.to == command.topic:
             raise Invalid("a topic cannot be redriven into itself")
-    state.pass_time(topic, now_ms)
     if topic.queue is not None and command.to is None and topic.queue.parked:
         return _unpark(state, topic, wanted, now_ms, payloads)
     return _send_back(state, topic, wanted, now_ms, payloads, to=command.to)
@@ -85,26 +85,51 @@ def _unpark(
     state: State, topic: Topic, wanted: _Wanted, now_ms: int, payloads: Payloads
 ) -> Steps[tuple[replies.Redriven, int]]:
     assert topic.queue is not None
-    seqs: list[int] = []
-    for seq, reason in sorted(topic.queue.parked.items()):
-        record = payloads.readable(topic, [seq, 1])[0] if wanted.letters.match is not None else []
-        if wanted.letters.takes(seq, record[0].tag if record else None, reason):
-            seqs.append(seq)
-        if len(seqs) == wanted.limit:
+    resumed: list[int] = []
+    level: int = Level.NOW
+    for window in _windows(topic, wanted.letters.seqs):
+        now_ms = yield from until_present(state, topic, now_ms)
+        if len(resumed) == wanted.limit or state.by_id.get(topic.id) is not topic:
             break
-    level = Level.NOW
-    if seqs:
-        level = yield from _resume(state, topic, seqs, now_ms, payloads, reset=wanted.reset)
-    return replies.Redriven(topic.name, len(seqs), topic.name, seqs), level
+        parked = {seq: topic.queue.parked[seq] for seq in window if seq in topic.queue.parked}
+        seqs = _select_parked(topic, parked, wanted, payloads)[: wanted.limit - len(resumed)]
+        if seqs:
+            level = max(level, (yield from _resume(state, topic, seqs, now_ms, payloads, reset=wanted.reset)))
+            resumed += seqs
+        now_ms = yield []
+    return replies.Redriven(topic.name, len(resumed), topic.name, resumed), level
+
+
+def _windows(topic: Topic, seqs: Set[int] | None) -> Iterator[Sequence[int]]:
+    """Yield the seqs that a redrive looks at, ascending, a window at a time; some may be dead by then."""
+    if seqs is not None:
+        listed = sorted(seqs)
+        yield from (listed[at : at + _WINDOW] for at in range(0, len(listed), _WINDOW))
+        return
+    lo, end = topic.floor, topic.visible_seq + 1
+    while lo < end:
+        lo = max(first_absent(topic.dead, lo) if topic.dead else lo, topic.floor)
+        yield range(lo, min(lo + _WINDOW, end))
+        lo += _WINDOW
+
+
+def _select_parked(topic: Topic, parked: dict[int, str], wanted: _Wanted, payloads: Payloads) -> list[int]:
+    """Return which of these parked jobs a redrive is about."""
+    tags: dict[int, str | None] = {}
+    if wanted.letters.match is not None:
+        tags = {record.seq: record.tag for record in payloads.readable(topic, to_runs(parked))[0]}
+    return [seq for seq, reason in parked.items() if wanted.letters.takes(seq, tags.get(seq), reason)]
 
 
 def _resume(state: State, topic: Topic, seqs: list[int], now_ms: int, payloads: Payloads, *, reset: bool) -> Steps[int]:
-    """Make parked jobs claimable and remove their copies among the dead letters, in one batch; returns its level."""
-    state.pass_time(topic, now_ms)
+    """Make parked jobs claimable and remove their copies among the dead letters, in one batch; returns its level.
+
+    The caller has let time pass on the queue. Raises CatchingUp where the dead-letter topic is a queue that is behind.
+    """
     events: list[Event] = [Redriven(now_ms, topic.id, to_runs(seqs), 0, reset)]
     level = LEVELS[topic.config.durability]
     for letters, first, seq, count in _live_copies(state, topic, seqs):
-        state.pass_time(letters, now_ms)
+        state.catch_up(letters, now_ms)
         runs = [first, count]
         events.append(Redriven(now_ms, letters.id, runs, payloads.weigh(letters, runs), reset, topic.id, seq))
         level = max(level, LEVELS[letters.config.durability])
@@ -135,43 +160,58 @@ def _live_copies(state: State, topic: Topic, seqs: list[int]) -> list[tuple[Topi
 def _send_back(
     state: State, topic: Topic, wanted: _Wanted, now_ms: int, payloads: Payloads, *, to: str | None
 ) -> Steps[tuple[replies.Redriven, int]]:
-    held = topic.queue.in_flight if topic.queue is not None else {}
-    level, moved, targets = Level.NOW, list[int](), set[str]()
-    for letter, origin in _read_letters(topic, payloads):
-        if letter.seq in held or not wanted.letters.takes(letter.seq, letter.tag, origin.reason):
-            continue
-        target = to or origin.topic
-        if target == topic.name:
-            continue  # already back at work here
-        if wanted.reaches is not None and not wanted.reaches(target):
-            continue  # any producer may write any origin into a letter
-        try:
-            moved_level = yield from _move(
-                state, topic, letter, target, now_ms, payloads, origin=origin, reset=wanted.reset
-            )
-        except (NotFound, Overloaded):
-            if moved:
-                break
-            raise
-        level = max(level, moved_level, LEVELS[topic.config.durability])
-        moved.append(letter.seq)
-        targets.add(target)
-        if len(moved) == wanted.limit:
-            break
-    return replies.Redriven(topic.name, len(moved), ",".join(sorted(targets)) or (to or ""), moved), level
+    level: int = Level.NOW
+    moved: dict[int, str] = {}
+    for window in _windows(topic, wanted.letters.seqs):
+        now_ms = yield []
+        for letter, origin in _read_letters(topic, window, payloads):
+            target = to or origin.topic
+            if not _is_wanted(letter, origin, wanted, topic, target):
+                continue
+            now_ms = yield from until_present(state, topic, now_ms)
+            if not _is_free(state, topic, letter.seq):
+                continue
+            try:
+                moved_level = yield from _move(
+                    state, topic, letter, target, now_ms, payloads, origin=origin, reset=wanted.reset
+                )
+            except (NotFound, Overloaded):
+                if not moved:
+                    raise
+                return _sent_back(topic, moved, to), level
+            level = max(level, moved_level, LEVELS[topic.config.durability])
+            moved[letter.seq] = target
+            if len(moved) == wanted.limit:
+                return _sent_back(topic, moved, to), level
+            now_ms = yield []
+    return _sent_back(topic, moved, to), level
 
 
-def _read_letters(topic: Topic, payloads: Payloads) -> Iterator[tuple[Stored, Provenance]]:
-    """Yield the readable dead letters of a topic with their provenance, oldest first, a window at a time."""
-    lo = topic.floor
-    while lo <= topic.visible_seq:
-        hi = min(lo + _WINDOW, topic.visible_seq + 1)
-        letters, _ = payloads.readable(topic, topic.live_runs(lo, hi))
-        for letter in letters:
-            origin = provenance.read(letter.meta)
-            if origin is not None:
-                yield letter, origin
-        lo = max(hi, topic.floor)
+def _sent_back(topic: Topic, moved: dict[int, str], to: str | None) -> replies.Redriven:
+    return replies.Redriven(topic.name, len(moved), ",".join(sorted(set(moved.values()))) or (to or ""), list(moved))
+
+
+def _read_letters(topic: Topic, window: Sequence[int], payloads: Payloads) -> Iterator[tuple[Stored, Provenance]]:
+    """Yield the readable dead letters among these seqs with their provenance."""
+    letters, _ = payloads.readable(topic, to_runs(seq for seq in window if not topic.is_dead(seq)))
+    for letter in letters:
+        origin = provenance.read(letter.meta)
+        if origin is not None:
+            yield letter, origin
+
+
+def _is_wanted(letter: Stored, origin: Provenance, wanted: _Wanted, topic: Topic, target: str) -> bool:
+    if not wanted.letters.takes(letter.seq, letter.tag, origin.reason):
+        return False
+    if target == topic.name:
+        return False  # already back at work here
+    return wanted.reaches is None or wanted.reaches(target)  # any producer may write any origin into a letter
+
+
+def _is_free(state: State, topic: Topic, seq: int) -> bool:
+    """Return whether a letter is still there, and not held; other commands may have run since it was read."""
+    is_held = topic.queue is not None and seq in topic.queue.in_flight
+    return state.by_id.get(topic.id) is topic and not topic.is_dead(seq) and not is_held
 
 
 def _move(
@@ -195,6 +235,7 @@ def _move(
         )
     # The link is the queue's own: a letter that a producer wrote cannot un-park anything.
     if target.queue is not None and target.queue.copies.get(origin.seq) == topic.id << 64 | letter.seq:
+        state.catch_up(target, now_ms)
         return (yield from _resume(state, target, [origin.seq], now_ms, payloads, reset=reset))
     seq = target.head_seq + 1
     record = Record(data=letter.data, tag=letter.tag, node=letter.node, meta=letter.meta)

@@ -75,8 +75,7 @@ def _rule(given: object, *, bytes_max: int) -> list[str] | None:
 
 
 def _check_cycle(state: State, name: str, source: str, dest: str) -> None:
-    others = [router for router in state.routers.values() if router.name != name]
-    cycle = find_cycle(others, source=source, dest=dest)
+    cycle = find_cycle(state.routers_from, name=name, source=source, dest=dest)
     if cycle is not None:
         raise Conflict(f"records would go round: {' → '.join(cycle)}", code="router_cycle", cycle=cycle)
 

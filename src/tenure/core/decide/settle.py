@@ -194,7 +194,7 @@ def _check_and_select(state: State, topic: Topic, queue: Queue, command: OfHolde
         seq = seqs[0]
         if seq.__class__ is int and 0 <= seq <= SEQ_MAX and command.strict is False:  # most name one job, and no more
             if now_ms >= queue.next_change_ms:
-                state.pass_time(topic, now_ms)
+                state.catch_up(topic, now_ms)
             row = queue.in_flight.get(seq)
             return ([seq], []) if row is not None and queue.leases.node(row) == node else ([], [seq])
     if command.strict is not False:
@@ -206,7 +206,7 @@ def _check_and_select(state: State, topic: Topic, queue: Queue, command: OfHolde
     elif lease_ids is not None:
         raise Invalid("lease_ids go with seqs, one each: give seqs too, or only the lease_id")
     if now_ms >= queue.next_change_ms:
-        state.pass_time(topic, now_ms)
+        state.catch_up(topic, now_ms)
     return select_held(topic, queue, node, seqs, lease_ids, lease_id, command.strict)
 
 

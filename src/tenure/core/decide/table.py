@@ -18,7 +18,7 @@ from tenure.core.decide.strip import strip
 from tenure.core.decide.topics import delete_topic, get_topic, list_topics, patch_topic, put_topic
 from tenure.core.state.state import State
 
-__all__ = ["DECIDES", "Decide"]
+__all__ = ["DECIDES", "STEPPED", "Decide"]
 
 Decide = Callable[[State, Any, int, Payloads], Decided[Any]]
 
@@ -45,3 +45,6 @@ DECIDES: Final[dict[type[c.Command[Any]], Decide]] = {
     c.ListLeases: list_leases,
     c.Strip: strip,
 }
+
+STEPPED: Final[frozenset[type[c.Command[Any]]]] = frozenset((c.DeleteRecords, c.Redrive))
+"""The commands that the broker takes step by step, over as many turns of its loop as that needs."""

@@ -11,7 +11,7 @@ from tenure.contract.replies import Page, QueueCounts, TopicInfo
 from tenure.contract.replies.topics import config_info
 from tenure.contract.values import check_flag, check_reaches
 from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
-from tenure.core.decide.evict import evict_over_cap, evict_over_ttl
+from tenure.core.decide.evict import evict_over_cap, evict_over_ttl, evict_whole_ttl
 from tenure.core.decide.limits import check_new_topic, check_share, read_config, read_patch
 from tenure.core.events import Event, RouterDeleted, TopicDeleted, TopicPut
 from tenure.core.level import Level
@@ -40,6 +40,8 @@ def put_topic(state: State, command: PutTopic, now_ms: int, payloads: Payloads) 
     config = read_config(state, command.config, topic=name, existing=kept)
     if topic is None:
         check_new_topic(state, name, share=command.share)
+    else:
+        state.catch_up(topic, now_ms)
     return _put(state, name, topic, config, now_ms, payloads)
 
 
@@ -57,6 +59,7 @@ def patch_topic(state: State, command: PatchTopic, now_ms: int, payloads: Payloa
     """
     topic = state.topic(command.topic)
     config = read_patch(state, command.config, topic=topic.name, existing=topic.config)
+    state.catch_up(topic, now_ms)
     return _patch(state, topic, config, now_ms, payloads)
 
 
@@ -70,11 +73,13 @@ def _patch(
 def _configure(
     state: State, name: str, topic: Topic | None, config: TopicConfig, now_ms: int, payloads: Payloads
 ) -> Steps[None]:
-    """Log the config of a topic, a new one where ``topic`` is None, and evict what the config does not keep."""
+    """Log the config of a topic, a new one where ``topic`` is None, and begin to evict what it does not keep.
+
+    What is more than one step is evicted later.
+    """
     topic_id = state.next_topic_id if topic is None else topic.id
     yield [TopicPut(now_ms, topic_id, name, config, created=topic is None)]
     fresh = state.topics[name]
-    state.pass_time(fresh, now_ms)
     yield from evict_over_ttl(state, fresh, now_ms, payloads)
     yield from evict_over_cap(state, fresh, now_ms, payloads)
 
@@ -83,7 +88,7 @@ def get_topic(state: State, command: GetTopic, now_ms: int, payloads: Payloads) 
     """Describe a topic's state. ``touch`` counts as a read for its automatic priority."""
     topic = state.topic(command.topic)
     check_flag(command.touch, "touch")
-    state.pass_time(topic, now_ms)
+    state.advance(topic, now_ms)
     yield from evict_over_ttl(state, topic, now_ms, payloads)
     if command.touch:
         topic.last_read_ms = now_ms + state.wall_offset_ms
@@ -91,7 +96,7 @@ def get_topic(state: State, command: GetTopic, now_ms: int, payloads: Payloads) 
 
 
 def _describe(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> TopicInfo:
-    """Describe a topic on which time has passed."""
+    """Describe a topic. One that is behind is described as it is: its expired leases still count as held."""
     wall_ms = now_ms + state.wall_offset_ms
     return TopicInfo(
         topic=topic.name,
@@ -180,7 +185,7 @@ def delete_topic(
 def _delete_once_empty(
     state: State, topic: Topic, command: DeleteTopic, now_ms: int, payloads: Payloads
 ) -> Steps[tuple[tuple[bool, list[str]], int]]:
-    yield from evict_over_ttl(state, topic, now_ms, payloads)
+    yield from evict_whole_ttl(state, topic, now_ms, payloads)
     events, reply, level = _deletion(state, topic, command, now_ms)
     yield events
     return reply, level

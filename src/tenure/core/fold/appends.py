@@ -62,6 +62,7 @@ def _append_extra(state: State, topic: Topic, event: Appended, extra: AppendExtr
 def _remember_key(state: State, topic: Topic, event: Appended, key: tuple[bytes, int, int]) -> None:
     if topic.keys is None:
         topic.keys = KeyWindow()
+        state.keyed[topic] = None
     before = len(topic.keys)
     topic.keys.expire(event.at_ms)
     digest, payload, expires_ms = key

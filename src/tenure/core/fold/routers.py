@@ -10,8 +10,8 @@ __all__ = ["router_deleted", "router_moved", "router_put"]
 
 
 def router_put(state: State, event: RouterPut, location: int) -> None:
-    known = state.routers.get(event.name)
-    state.routers[event.name] = Router(
+    known = state.remove_router(event.name)
+    router = Router(
         name=event.name,
         source=event.source,
         dest=event.dest,
@@ -24,12 +24,11 @@ def router_put(state: State, event: RouterPut, location: int) -> None:
         forwarded=known.forwarded if known else 0,
         missed=known.missed if known else 0,
     )
-    state.index_routers()
+    state.add_router(router)
 
 
 def router_deleted(state: State, event: RouterDeleted, location: int) -> None:
-    if state.routers.pop(event.name, None) is not None:
-        state.index_routers()
+    state.remove_router(event.name)
 
 
 def router_moved(state: State, event: RouterMoved, location: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -9,7 +10,7 @@ from tenure.core.state.delays import NEVER
 
 __all__ = ["OwnDeadlines"]
 
-_SEQ_MASK: Final = (1 << 64) - 1
+_MASK: Final = (1 << 64) - 1
 _STALE_MIN: Final = 1_000
 """How many stale entries may be kept even where they outnumber the others."""
 
@@ -17,42 +18,54 @@ _STALE_MIN: Final = 1_000
 class OwnDeadlines(dict[int, int]):
     """The deadline of each such job by seq. It is a dict itself because every ack asks whether there are any.
 
-    ``heap`` holds ``deadline_ms << 64 | seq``, at least one entry at or before the deadline of each job. An extend to a
-    later deadline leaves the entry alone; it is pushed again when the old deadline comes up.
+    ``heap`` holds ``deadline_ms << 128 | row << 64 | seq``, at least one entry at or before the deadline of each job,
+    so that jobs of one deadline come up in the order of their leases. An extend to a later deadline leaves the entry
+    alone; it is pushed again when the old deadline comes up. ``rows`` has the row of the lease of each job in flight.
     """
 
-    __slots__ = ("heap",)
+    __slots__ = ("_rows", "heap")
 
-    def __init__(self) -> None:
+    def __init__(self, rows: Mapping[int, int]) -> None:
         super().__init__()
+        self._rows = rows
         self.heap: list[int] = []
 
     @property
     def next_ms(self) -> int:
         """Return a time at or before the earliest deadline; NEVER without a job."""
-        return self.heap[0] >> 64 if self.heap else NEVER
+        return self.heap[0] >> 128 if self.heap else NEVER
 
     def put(self, seq: int, deadline_ms: int) -> None:
         """Give a job a deadline of its own."""
         before_ms = self.get(seq)
         self[seq] = deadline_ms
         if before_ms is None or deadline_ms < before_ms:
-            heappush(self.heap, deadline_ms << 64 | seq)
+            heappush(self.heap, self._entry(seq, deadline_ms))
             if len(self.heap) > 2 * len(self) + _STALE_MIN:
-                self.heap = [at_ms << 64 | job for job, at_ms in self.items()]
+                self.heap = [self._entry(job, at_ms) for job, at_ms in self.items()]
                 heapify(self.heap)
 
-    def take_due(self, deadline_ms: int) -> list[int]:
-        """Return the jobs whose deadline is ``deadline_ms`` or before; the caller ends their leases."""
-        heap, due = self.heap, dict[int, None]()
-        while heap and heap[0] >> 64 <= deadline_ms:
-            entry = heappop(heap)
-            while heap and heap[0] == entry:
-                heappop(heap)
-            seq = entry & _SEQ_MASK
+    def _entry(self, seq: int, deadline_ms: int) -> int:
+        return (deadline_ms << 64 | self._rows[seq]) << 64 | seq
+
+    def next_row(self, deadline_ms: int) -> int | None:
+        """Return the row of the first job whose deadline is ``deadline_ms``, the earliest of all; None without one."""
+        heap = self.heap
+        while heap and heap[0] >> 128 <= deadline_ms:
+            seq, row = heap[0] & _MASK, heap[0] >> 64 & _MASK
             at_ms = self.get(seq, NEVER)
-            if at_ms <= deadline_ms:
-                due[seq] = None
-            elif at_ms < NEVER:
-                heappush(heap, at_ms << 64 | seq)
-        return list(due)
+            if at_ms <= deadline_ms and self._rows[seq] == row:
+                return row
+            heappop(heap)
+            if at_ms < NEVER:
+                heappush(heap, self._entry(seq, at_ms))
+        return None
+
+    def take_due(self, row: int, deadline_ms: int, *, count_max: int) -> list[int]:
+        """Return jobs of the lease that `next_row` named, ascending; the caller ends their leases."""
+        due: list[int] = []
+        while len(due) < count_max and self.next_row(deadline_ms) == row:
+            seq = heappop(self.heap) & _MASK
+            if not due or due[-1] != seq:
+                due.append(seq)
+        return due

@@ -36,6 +36,8 @@ def invariants(state: State) -> None:
     assert state.jobs == jobs, f"{state.jobs} jobs are counted, the queues hold {jobs}"
     keys = sum(len(topic.keys) for topic in state.by_id.values() if topic.keys is not None)
     assert state.idempotency_keys == keys, f"{state.idempotency_keys} keys are counted, the topics hold {keys}"
+    keyed = {topic for topic in state.by_id.values() if topic.keys is not None}
+    assert set(state.keyed) == keyed, "the topics with idempotency keys are not all listed"
     assert state.wall_queues <= state.by_id.keys(), "a queue that waits for the wall clock is gone"
     assert not state.retired & state.topics.keys(), "a name is retired and has a topic"
     _check_routers(state)
@@ -139,7 +141,7 @@ def _check_leases(queue: Queue) -> None:
     apart = {row: n for row, seqs in held.items() if (n := sum(seq in own for seq in seqs))}
     assert table.apart == apart, f"jobs with a deadline of their own are counted as {table.apart}, they are {apart}"
     assert own.keys() <= queue.in_flight.keys(), "a job that is not in flight has a deadline"
-    first_ms = {entry & _LOW: entry >> 64 for entry in sorted(own.heap, reverse=True)}
+    first_ms = {entry & _LOW: entry >> 128 for entry in sorted(own.heap, reverse=True)}
     assert all(first_ms.get(seq, NEVER) <= at_ms for seq, at_ms in own.items()), "a deadline is not indexed"
     living = [key << PAGE_BITS | page.offset(i) for key, page in table.pages.items() for i in _living(page)]
     assert living == sorted(held), f"rows {sorted(held)} hold jobs, {living} are known"
@@ -179,14 +181,17 @@ def _check_lease(queue: Queue, row: int, seqs: list[int]) -> None:
 
 
 def _check_waiting(state: State, topic: Topic, queue: Queue) -> None:
-    delays = queue.delays
-    for heap in (queue.own_deadlines.heap, delays.by_log, delays.by_wall):
-        assert all(heap[(i - 1) // 2] <= heap[i] for i in range(1, len(heap))), "a heap is out of order"
+    delays, heap = queue.delays, queue.own_deadlines.heap
+    assert all(heap[(i - 1) // 2] <= heap[i] for i in range(1, len(heap))), "the heap of deadlines is out of order"
     assert queue.delayed is delays.jobs, "delayed is not the set of delays"
-    entries = [entry & _LOW for entry in (*delays.by_log, *delays.by_wall) if entry & _LOW in queue.delayed]
+    entries = [entry & _LOW for entry in (*delays.by_log, *delays.by_wall)]
     assert sorted(entries) == list(queue.delayed), f"delayed are {list(queue.delayed)}, entries {sorted(entries)}"
-    stale = len(delays.by_log) + len(delays.by_wall) - len(entries)
-    assert delays.stale == stale, f"{delays.stale} entries of delays are counted as stale, {stale} are"
+    dues_ms = {e & _LOW: e >> 64 for e in delays.by_wall}
+    dues_ms |= {e & _LOW: (e >> 64) + state.wall_offset_ms for e in delays.by_log}
+    assert delays.due_times_ms(set(entries), state.wall_offset_ms) == dues_ms, "a delayed job is not found by its seq"
+    for order in (delays.by_log, delays.by_wall):
+        assert list(order) == sorted(order), "delays are out of order"
+        assert len(order) == len(list(order)), "delays are counted wrongly"
     waits = bool(delays.by_wall)
     assert waits == (topic.id in state.wall_queues), "wall_queues does not say whether it waits for the wall clock"
     first_ms = min(

@@ -202,33 +202,47 @@ class LeaseTable:
         if deadline_ms < page.next_ms:
             self._plan(row >> PAGE_BITS, page, deadline_ms)
 
-    def take_due(self, deadline_ms: int) -> list[int]:
-        """Return the rows of the leases whose deadline has come at ``deadline_ms``, ascending; the caller ends them."""
-        rows: list[int] = []
-        while self._heap and self._heap[0][0] <= deadline_ms:
-            _, key = heappop(self._heap)
-            page = self.pages.get(key)
-            if page is not None and page.next_ms <= deadline_ms:
-                rows += self._due_in(key, page, deadline_ms)
-        rows.sort()
-        return rows
+    def pop_due(self, deadline_ms: int) -> int | None:
+        """Return the lowest row of a lease whose deadline is ``deadline_ms``, the earliest of all; None without one.
 
-    def _due_in(self, key: int, page: LeasePage, deadline_ms: int) -> list[int]:
-        """Return the rows of a page that are due, and plan for the next deadline of the others."""
-        due, rows = page.due, dict[int, None]()
+        It does not come up again: the caller ends that lease, or puts it back.
+        """
+        heap = self._heap
+        while heap and heap[0][0] <= deadline_ms:
+            key = heap[0][1]
+            page = self.pages.get(key)
+            if page is None or page.next_ms > deadline_ms:
+                heappop(heap)
+                continue
+            row = self._pop_due_of(key, page, deadline_ms)
+            if row is not None:
+                return row
+            heappop(heap)
+            page.next_ms = NEVER
+            if page.due:
+                self._plan(key, page, page.due[0] >> PAGE_BITS)
+                heap = self._heap
+        return None
+
+    def _pop_due_of(self, key: int, page: LeasePage, deadline_ms: int) -> int | None:
+        due = page.due
         if due is None:
             due = page.due = page.sort_deadlines()
         while due and due[0] >> PAGE_BITS <= deadline_ms:
             row = key << PAGE_BITS | due.pop(0) & PAGE_MASK
             at_ms = self._common_deadline_ms(page, row)
             if at_ms <= deadline_ms:
-                rows[row] = None
-            elif at_ms < NEVER:
+                return row
+            if at_ms < NEVER:
                 page.add_due(row, at_ms)
-        page.next_ms = NEVER
-        if due:
-            self._plan(key, page, due[0] >> PAGE_BITS)
-        return list(rows)
+        return None
+
+    def put_back(self, row: int, deadline_ms: int) -> None:
+        """Let a row of `pop_due` come up again."""
+        page = self.pages[row >> PAGE_BITS]
+        page.add_due(row, deadline_ms)
+        if deadline_ms < page.next_ms:
+            self._plan(row >> PAGE_BITS, page, deadline_ms)
 
     def _common_deadline_ms(self, page: LeasePage, row: int) -> int:
         """Return the deadline of a lease; NEVER where it is over, or where all its jobs have one of their own."""

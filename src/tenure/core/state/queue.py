@@ -69,7 +69,7 @@ class Queue:
         self.next_change_ms = NEVER
         self.leases = LeaseTable()
         self.in_flight: dict[int, int] = {}
-        self.own_deadlines = OwnDeadlines()
+        self.own_deadlines = OwnDeadlines(self.in_flight)
         self.claims = self.leases.claims
         self.reclaim = BitMap64()
         self.delays = Delays()
@@ -283,17 +283,25 @@ class Queue:
     # Time
 
     def pass_time(
-        self, now_ms: int, *, wall_offset_ms: int, backoff: Backoff | None, ended: list[Ended] | None = None
+        self,
+        now_ms: int,
+        *,
+        wall_offset_ms: int,
+        backoff: Backoff | None,
+        ended: list[Ended] | None = None,
+        jobs_max: int = 0,
     ) -> int:
         """Let log time reach ``now_ms``; returns the lowest seq that came back from a lease, or NEVER.
 
         A lease ends once ``now_ms`` is past its deadline, a delay once ``now_ms`` has reached it. Asking twice changes
-        nothing.
+        nothing. With ``jobs_max`` it stops after about so many jobs, and ``next_change_ms`` is not above ``now_ms``
+        while there are more.
         """
-        lowest = NEVER
-        while self._next_deadline_ms() < now_ms:
-            lowest = min(lowest, self._end_leases(backoff, ended, now_ms))
-        for seq in self.delays.pop_due(now_ms, wall_offset_ms=wall_offset_ms):
+        lowest, left = NEVER, jobs_max or NEVER
+        while left > 0 and self._next_deadline_ms() < now_ms:
+            first, count = self._end_leases(backoff, ended, now_ms, jobs_max=left)
+            lowest, left = min(lowest, first), left - count
+        for seq in self.delays.pop_due(now_ms, wall_offset_ms=wall_offset_ms, count_max=left):
             if seq < self.cursor:  # above the cursor it is simply fresh again
                 self.reclaim.add(seq)
         self.plan(wall_offset_ms)
@@ -307,28 +315,39 @@ class Queue:
         """Return a time at or before the earliest deadline; NEVER where nothing is in flight."""
         return min(self.leases.next_ms, self.own_deadlines.next_ms)
 
-    def _end_leases(self, backoff: Backoff | None, ended: list[Ended] | None, now_ms: int) -> int:
-        """End the leases of the jobs whose deadline is the earliest, which has passed, in the order they were given.
+    def _end_leases(
+        self, backoff: Backoff | None, ended: list[Ended] | None, now_ms: int, *, jobs_max: int
+    ) -> tuple[int, int]:
+        """End the leases of jobs whose deadline is the earliest, which has passed, until about ``jobs_max`` have ended.
 
-        Return the lowest seq that came back, or NEVER: the deadline may be one that was extended or settled since.
+        They end in the order in which their leases were given, and by seq: the same in however many steps. Return the
+        lowest seq that came back, or NEVER, and how many came back, at least 1: a deadline may have been extended.
         """
-        deadline_ms, lowest = self._next_deadline_ms(), NEVER
-        for row, seqs in self._take_due(deadline_ms):
+        deadline_ms, lowest, expired = self._next_deadline_ms(), NEVER, self.expired
+        for row, seqs in self._take_due(deadline_ms, jobs_max):
             lowest = min(lowest, self._expire(row, seqs, backoff, ended, deadline_ms=deadline_ms, now_ms=now_ms))
-        return lowest
+        return lowest, max(self.expired - expired, 1)
 
-    def _take_due(self, deadline_ms: int) -> list[tuple[int, list[int]]]:
-        """Return each lease with jobs that have this deadline and those jobs, ascending."""
-        own, apart = self.own_deadlines, self.leases.apart
-        due: dict[int, list[int]] = {}
-        for row in self.leases.take_due(deadline_ms):
-            seqs = list(self._each_of(row))
-            due[row] = [seq for seq in seqs if seq not in own] if row in apart else seqs
-        if not own.heap:
-            return list(due.items())
-        for seq in own.take_due(deadline_ms):
-            due.setdefault(self.in_flight[seq], []).append(seq)
-        return [(row, sorted(seqs)) for row, seqs in sorted(due.items())]
+    def _take_due(self, deadline_ms: int, jobs_max: int) -> Iterator[tuple[int, list[int]]]:
+        """Yield leases with jobs that have this deadline, and those jobs, ascending; the caller ends them."""
+        leases, own, left = self.leases, self.own_deadlines, jobs_max
+        row = leases.pop_due(deadline_ms)
+        while left > 0:
+            own_row = own.next_row(deadline_ms)
+            if row is not None and (own_row is None or row <= own_row):
+                seqs = list(self._each_of(row))
+                if row in leases.apart:
+                    seqs = [seq for seq in seqs if own.get(seq, deadline_ms) <= deadline_ms]
+                yield row, seqs
+                row = leases.pop_due(deadline_ms)
+            elif own_row is not None:
+                seqs = own.take_due(own_row, deadline_ms, count_max=left)
+                yield own_row, seqs
+            else:
+                return
+            left -= len(seqs)
+        if row is not None:
+            leases.put_back(row, deadline_ms)
 
     def _expire(
         self,

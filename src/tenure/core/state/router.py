@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -39,21 +39,21 @@ class Router(msgspec.Struct, kw_only=True):
         return None if self.filter is None else parse_match(self.filter)
 
 
-def find_cycle(routers: Iterable[Router], *, source: str, dest: str) -> list[str] | None:
-    """Return the cycle of topics that adding ``source → dest`` would close, or None."""
-    onward: dict[str, list[str]] = {}
-    for router in routers:
-        onward.setdefault(router.source, []).append(router.dest)
+def find_cycle(routers_from: Mapping[str, Sequence[Router]], *, name: str, source: str, dest: str) -> list[str] | None:
+    """Return the cycle of topics that the router ``name`` from ``source`` to ``dest`` would close, or None.
+
+    ``routers_from`` has the routers by their source. Only those are looked at that a record would pass.
+    """
     trail: dict[str, str] = {dest: source}
     frontier = [dest]
     while frontier:
         topic = frontier.pop()
         if topic == source:
             return _walk_back(trail, source, dest)
-        for follower in onward.get(topic, ()):
-            if follower not in trail:
-                trail[follower] = topic
-                frontier.append(follower)
+        for router in routers_from.get(topic, ()):
+            if router.name != name and router.dest not in trail:
+                trail[router.dest] = topic
+                frontier.append(router.dest)
     return None
 
 

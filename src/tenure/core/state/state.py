@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import insort
+from itertools import islice
+from operator import attrgetter
+from typing import Final
+
 from pyroaring import BitMap
 
 from tenure.contract.config import TopicConfig
 from tenure.contract.names import check_topic_name
+from tenure.core.catching_up import CatchingUp
 from tenure.core.state.lease import Ended
 from tenure.core.state.pending_base import PendingBase
 from tenure.core.state.queue import NEVER, Queue
@@ -18,6 +24,8 @@ __all__ = ["State"]
 
 DEFAULT = TopicConfig()
 _COUNTER_BITS = 40
+_KEYED_LOOKS_MAX: Final = 1_000
+"""How many topics are looked at for idempotency keys that have expired."""
 
 
 class State:
@@ -27,12 +35,14 @@ class State:
     ``bases_begun`` has those of them whose base has begun to come. ``holders``
     says which topics have frames or their base in a segment. ``wall_queues`` are the topics with jobs that wait for the
     wall clock. ``jobs`` counts the live records of all queues. ``retired`` are names of deleted topics that only a put
-    may make again.
+    may make again. ``keyed`` are the topics that hold idempotency keys, those first that were looked at longest ago.
 
     Not folded: ``settings`` are the limits that decisions keep to. ``appended_bytes`` and ``synced_bytes`` count
     payload since the log was opened, and ``must_check_limits`` means that appends must check the limits of the whole
     broker. ``expired`` counts the jobs whose lease ran out. ``changed_topics`` collects the topics on which time has
-    passed, and ``ended`` the leases that ran out; None where no caller takes them.
+    passed, and ``ended`` the leases that ran out; None where no caller takes them. ``behind`` are the topics, in the
+    order in which that was noticed, that have more to end or to evict than one step of ``step_jobs_max`` jobs does; 0
+    is a step of any length.
     """
 
     __slots__ = (
@@ -40,6 +50,7 @@ class State:
         "_names_of",
         "appended_bytes",
         "bases_begun",
+        "behind",
         "boot_id",
         "boot_ms",
         "by_id",
@@ -50,6 +61,7 @@ class State:
         "holders",
         "idempotency_keys",
         "jobs",
+        "keyed",
         "leases_given",
         "live_bytes",
         "log_ms",
@@ -61,6 +73,7 @@ class State:
         "routers",
         "routers_from",
         "settings",
+        "step_jobs_max",
         "synced_bytes",
         "topics",
         "wall_offset_ms",
@@ -80,6 +93,7 @@ class State:
         self.live_bytes = 0
         self.jobs = 0
         self.idempotency_keys = 0
+        self.keyed: dict[Topic, None] = {}
         self.topics: dict[str, Topic] = {}
         self.by_id: dict[int, Topic] = {}
         self.orphans: dict[int, Topic] = {}
@@ -94,6 +108,8 @@ class State:
         self.expired = 0
         self.changed_topics: set[Topic] | None = None
         self.ended: list[tuple[Topic, Ended]] | None = None
+        self.behind: dict[Topic, None] = {}
+        self.step_jobs_max = 0
         self._names: list[str] = []
         self._names_of = (0, 0)
 
@@ -147,7 +163,9 @@ class State:
         self.note_holder(topic.base, topic.id)
         self.live_bytes += topic.bytes
         self.jobs += topic.count if topic.queue is not None else 0
-        self.idempotency_keys += len(topic.keys) if topic.keys is not None else 0
+        if topic.keys is not None:
+            self.idempotency_keys += len(topic.keys)
+            self.keyed[topic] = None
         if topic.queue is not None and topic.queue.delays.by_wall:
             self.wall_queues.add(topic.id)
             topic.queue.plan(self.wall_offset_ms)
@@ -157,9 +175,12 @@ class State:
         del self.topics[topic.name]
         del self.by_id[topic.id]
         self.wall_queues.discard(topic.id)
+        self.behind.pop(topic, None)
         self.live_bytes -= topic.bytes
         self.jobs -= topic.count if topic.queue is not None else 0
-        self.idempotency_keys -= len(topic.keys) if topic.keys is not None else 0
+        if topic.keys is not None:
+            self.idempotency_keys -= len(topic.keys)
+            del self.keyed[topic]
         for segment in {topic.base, *(entry.segment for entry in topic.frame_index)}:
             self.holders.get(segment, BitMap()).discard(topic.id)
 
@@ -188,14 +209,40 @@ class State:
                 if topic is not None:
                     topic.frame_index = [entry for entry in topic.frame_index if entry.segment >= oldest]
 
-    def pass_time(self, topic: Topic, now_ms: int) -> None:
-        """Let log time reach ``now_ms`` on one topic: leases and delays whose time has come end."""
+    def catch_up(self, topic: Topic, now_ms: int) -> None:
+        """Let log time reach ``now_ms`` on one topic, for a decision that needs its present state.
+
+        Raises CatchingUp where that takes more than one step; the broker takes the others in later turns of its loop.
+        """
+        queue = topic.queue
+        if queue is not None and now_ms >= queue.next_change_ms and not self.advance(topic, now_ms):
+            raise CatchingUp(topic.name)
+
+    def advance(self, topic: Topic, now_ms: int) -> bool:
+        """Let log time pass on one topic by one step; return whether it has reached ``now_ms``."""
+        queue = topic.queue
+        if queue is None or now_ms < queue.next_change_ms:
+            return True
+        self.pass_time(topic, now_ms, jobs_max=self.step_jobs_max)
+        if now_ms < queue.next_change_ms:
+            return True
+        self.behind[topic] = None
+        return False
+
+    def pass_time(self, topic: Topic, now_ms: int, *, jobs_max: int = 0) -> None:
+        """Let log time reach ``now_ms`` on one topic: leases and delays whose time has come end.
+
+        A fold ends them all. With ``jobs_max`` the pass stops after about so many jobs. No event of a queue is logged
+        before all of its past is folded, so a replay ends the same leases in the same order.
+        """
         queue = topic.queue
         if queue is None or now_ms < queue.next_change_ms:
             return
         ended: list[Ended] | None = None if self.ended is None else []
         backoff, expired = topic.config.retry_backoff, queue.expired
-        lowest = queue.pass_time(now_ms, wall_offset_ms=self.wall_offset_ms, backoff=backoff, ended=ended)
+        lowest = queue.pass_time(
+            now_ms, wall_offset_ms=self.wall_offset_ms, backoff=backoff, ended=ended, jobs_max=jobs_max
+        )
         self.expired += queue.expired - expired
         if self.changed_topics is not None:
             self.changed_topics.add(topic)
@@ -208,9 +255,13 @@ class State:
             self.ended += [(topic, lease) for lease in ended]
 
     def expire_keys(self, now_ms: int) -> int:
-        """Forget the idempotency keys whose time has passed, on every topic; returns how many are left."""
-        for topic in self.topics.values():
+        """Forget the idempotency keys whose time has passed, on the topics that were looked at longest ago; returns how
+        many are left.
+        """
+        for topic in list(islice(self.keyed, _KEYED_LOOKS_MAX)):
             self.expire_keys_of(topic, now_ms)
+            del self.keyed[topic]
+            self.keyed[topic] = None
         return self.idempotency_keys
 
     def expire_keys_of(self, topic: Topic, now_ms: int) -> int:
@@ -224,8 +275,22 @@ class State:
         """Rebuild the list of routers by source."""
         self.routers_from = {}
         for name in sorted(self.routers):
-            router = self.routers[name]
-            self.routers_from.setdefault(router.source, []).append(router)
+            self.add_router(self.routers[name])
+
+    def add_router(self, router: Router) -> None:
+        """Add a router, also to those of its source, which are in the order of their names."""
+        self.routers[router.name] = router
+        insort(self.routers_from.setdefault(router.source, []), router, key=attrgetter("name"))
+
+    def remove_router(self, name: str) -> Router | None:
+        """Remove a router and return it, or None where there is none of that name."""
+        router = self.routers.pop(name, None)
+        if router is not None:
+            beside = self.routers_from[router.source]
+            beside.remove(router)
+            if not beside:
+                del self.routers_from[router.source]
+        return router
 
 
 def _not_a_queue(topic: Topic) -> Conflict:

@@ -20,6 +20,7 @@ from typing import Final, Self
 
 import msgspec
 
+from tenure.core.tag_match import Match
 from tenure.errors import Corrupt
 
 __all__ = ["TagIndex"]
@@ -79,16 +80,44 @@ class TagIndex:
             self._make_room(at, grew_at_end=place + 1 == size)
         self.sweep(_LOOKS_PER_ADD)
 
-    def exact(self, tag: str) -> list[int]:
-        """Return the live seqs that carry this tag, ascending."""
-        key = tag.encode()
-        return list(filterfalse(self._is_dead, chain.from_iterable(self._between(key, key + b"\0"))))
+    def parts(self, match: Match, *, below: int, looks_max: int) -> Iterator[list[int]]:
+        """Yield the live seqs under ``below`` whose tag matches, in the order of the tags, a part for each
+        ``looks_max`` entries.
 
-    def prefix(self, prefix: str) -> list[int]:
-        """Return the live seqs whose tag begins with ``prefix``, ascending; the empty prefix means every entry."""
-        key = prefix.encode()
-        # No byte of UTF-8 is 0xff: what begins with the prefix lies below the prefix followed by it.
-        return sorted(filterfalse(self._is_dead, chain.from_iterable(self._between(key, key + b"\xff"))))
+        Entries may be added and swept out between two parts: the next one begins after the last entry that was looked
+        at.
+        """
+        if match.exact is not None:
+            key = match.exact.encode()
+            high = key + b"\0"
+        else:  # no byte of UTF-8 is 0xff: what begins with the prefix lies below the prefix followed by it
+            key = (match.prefix or "").encode()
+            high = key + b"\xff"
+        seq = -1
+        while self._chunks:
+            found, reached = self._look(key, seq, high=high, looks_max=looks_max)
+            yield [seq for seq in filterfalse(self._is_dead, found) if seq < below]
+            if reached is None or (match.exact is not None and reached[1] >= below):
+                return
+            key, seq = reached
+
+    def _look(self, key: bytes, seq: int, *, high: bytes, looks_max: int) -> tuple[list[int], tuple[bytes, int] | None]:
+        """Return the next seqs after (key, seq) with tags below ``high``, and the last entry where there are more."""
+        at, place = self._place(key, seq)
+        found: list[int] = []
+        while at < len(self._chunks):
+            chunk = self._chunks[at]
+            end = bisect_left(chunk.tags, high)
+            stop = min(end, place + looks_max - len(found))
+            if stop > place:
+                found += chunk.seqs[place:stop]
+                key, seq = chunk.tags[stop - 1], chunk.seqs[stop - 1]
+            if stop < end:
+                return found, (key, seq)
+            if end < len(chunk.tags):
+                break
+            at, place = at + 1, 0
+        return found, None
 
     def sweep(self, looks_count: int) -> None:
         """Allow a look at so many more entries, and drop the dead among them.
@@ -136,15 +165,6 @@ class TagIndex:
         index._lasts = [chunk.tags[-1] for chunk in index._chunks]
         index._count = len(seqs)
         return index
-
-    def _between(self, low: bytes, high: bytes) -> Iterator[array[int]]:
-        """Yield the seqs of all tags from ``low`` up to but not including ``high``, in the order of the tags."""
-        for at in range(bisect_left(self._lasts, low), len(self._chunks)):
-            chunk = self._chunks[at]
-            end = bisect_left(chunk.tags, high)
-            yield chunk.seqs[bisect_left(chunk.tags, low) : end]
-            if end < len(chunk.tags):
-                return
 
     def _place(self, key: bytes, seq: int) -> tuple[int, int]:
         """Return the chunk and the place in it where (key, seq) belongs: right after what is below or equal to it."""

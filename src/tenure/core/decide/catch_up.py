@@ -1,0 +1,31 @@
+"""Let the past of a topic catch up with the time, step by step, where much of it ended together."""
+
+from __future__ import annotations
+
+from tenure.core.decide.decision import Payloads, Steps
+from tenure.core.decide.evict import evict_over_cap, evict_over_ttl
+from tenure.core.level import Level
+from tenure.core.state.state import State
+from tenure.core.state.topic import Topic
+
+__all__ = ["catch_up", "until_present"]
+
+
+def catch_up(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> Steps[tuple[bool, int]]:
+    """Take one step: end leases and delays, evict what is over the TTL, or what is over a cap.
+
+    The reply is whether nothing is left of it.
+    """
+    done = state.by_id.get(topic.id) is not topic or (
+        state.advance(topic, now_ms)
+        and (yield from evict_over_ttl(state, topic, now_ms, payloads))
+        and (yield from evict_over_cap(state, topic, now_ms, payloads))
+    )
+    return done, Level.NOW
+
+
+def until_present(state: State, topic: Topic, now_ms: int) -> Steps[int]:
+    """Let all of a topic's past end, in as many steps as that takes; returns the time that it is then."""
+    while not state.advance(topic, now_ms):
+        now_ms = yield []
+    return now_ms
