@@ -307,6 +307,18 @@ async def test_other_work_has_its_turns_while_many_are_written_to() -> None:
     assert slices.size == 16, "and more at once where it goes fast"
 
 
+async def test_records_that_a_watcher_leaves_out_are_passed_over_in_turns(site: Site) -> None:
+    for _ in range(4):
+        await write(site, "a", *range(250), node="me")
+    stream = await listen(site, await watch(site, node="me", limit=10))
+    turns = 0
+    while not stream.sent or b"caught-up" not in stream.sent[-1]:
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns >= 100, "one at least for each read of ten"
+    await stream.hang_up()
+
+
 # Real sockets
 
 

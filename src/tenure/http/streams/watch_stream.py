@@ -8,6 +8,7 @@ for it, so coming back repeats or continues and never skips (fault 32).
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 
@@ -78,6 +79,7 @@ class Follower:
             await self._hand_over(portion, cursor)
             if not self._replaced and not self._join(name):
                 self._due.append(name)
+                await asyncio.sleep(0)  # a reader's own records are sent to nobody: no send would end the turn
         except NotFound:
             await self._send_deleted(name, cursor)
         except Corrupt as error:
