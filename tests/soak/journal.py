@@ -19,7 +19,8 @@ EARLY_MS: Final = 100
 """How long before it was sent an end of a lease is recorded: the server's clock may stand for one turn of its loop."""
 ROUNDING_MS: Final = 25
 """How far an answered deadline may be off: the server adjusts its wall by steps of 20 ms."""
-_SLACK_MS: Final = 2_000
+_SLACK_MS: Final = 60_000
+"""How far outside the run an answered time may seem to be; much shorter than the shortest shift."""
 
 
 class Journal:
