@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -28,6 +29,8 @@ def main() -> int:
     parser.add_argument("--round-seconds", type=float, default=ROUND_SECONDS, help="the faults of one round")
     parser.add_argument("--go-on", action="store_true", help="go on after a round that finds something")
     options = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell in the background ignores the first
+        signal.signal(number, signal.default_int_handler)
     home = Path(tempfile.mkdtemp(prefix="tenure-soak-"))
     end, seed, bad = time.monotonic() + options.seconds, options.seed, 0
     while True:
@@ -57,4 +60,7 @@ def report(played: Round, home: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

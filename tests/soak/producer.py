@@ -56,7 +56,7 @@ class Producer:
         journal, sent_ms = self._journal, self._journal.now_ms()
         note = partial(journal.history.produce, [id], topic=self._topic, by=id)
         delay_ms = self._random.randrange(_DELAY_MS_MAX) if self._random.random() < 0.3 else 0
-        journal.due_ms[id] = sent_ms + delay_ms
+        journal.delay_ms[id] = delay_ms
         note("invoke", at=sent_ms)
         try:
             seq = await put(id, delay_ms=delay_ms)

@@ -98,7 +98,7 @@ async def _play(
     working = asyncio.create_task(load.run())
     try:
         for fault in faults:
-            await asyncio.to_thread(nemesis.strike, fault)
+            await _strike(nemesis, fault)
             for task in (working, *watching):
                 assert not task.done(), f"an actor ended by itself: {task}"
     except AssertionError as error:
@@ -115,6 +115,15 @@ async def _play(
         for task in watching:
             task.cancel()
         await asyncio.gather(*watching, return_exceptions=True)
+
+
+async def _strike(nemesis: Nemesis, fault: Fault) -> None:
+    """Carry out one fault in a thread, to its end also where the run is interrupted: it may start a server."""
+    striking = asyncio.ensure_future(asyncio.to_thread(nemesis.strike, fault))
+    try:
+        await asyncio.shield(striking)
+    finally:
+        await asyncio.wait([striking])
 
 
 async def _wait_for_watchers(load: Load, *, head: int) -> list[str]:
