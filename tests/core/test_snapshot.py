@@ -139,7 +139,7 @@ def extended_one_by_one(lease_count: int, jobs_each: int) -> Engine:
     run.produce(engine, "q", [b"x"] * lease_count * jobs_each)
     for _ in range(lease_count):
         for seq in run.claim(engine, "q", node="a", max_count=jobs_each).reply.seqs:
-            run.extend(engine, "q", node="a", seqs=[seq], lease_ms=60_000)
+            run.extend(engine, "q", node="a", seqs=[seq], lease_ms=60_000 + seq)  # no two have one deadline
     return engine
 
 
