@@ -385,6 +385,7 @@ async def _measure(loop: TimedLoop, case: Case, jobs: int) -> float:
                 await result
         except TenureError as error:
             print(f"    ({error.message})")
+            await asyncio.sleep(0)
         while broker._serving.work:  # what the call has left to do
             await asyncio.sleep(0)
         loop.is_timed = False
