@@ -320,8 +320,12 @@ async def test_a_turn_goes_on_until_its_time_is_used_up() -> None:
         nonlocal turns
         turns += 1
 
-    work = LongWork(asyncio.get_running_loop(), turn_ms_max=10, after=end_turn)
-    work.clock = lambda: len(taken) / 500  # a step takes 2 ms
+    work = LongWork(
+        asyncio.get_running_loop(),
+        turn_ms_max=10,
+        clock_ms=lambda: 2 * len(taken),  # a step takes 2 ms
+        after=end_turn,
+    )
 
     def step() -> bool:
         taken.append(turns)
@@ -337,7 +341,6 @@ async def test_one_produce_for_many_who_wait_is_handed_out_over_several_turns(br
     await make_queue(broker)
     waiting = [asyncio.ensure_future(_await(broker.claim("q", node="w", wait_ms=30_000))) for _ in range(20)]
     await asyncio.sleep(0)
-    broker._serving.work.clock = iter(range(10_000)).__next__  # a look at the clock takes as long as ten turns
     await broker.produce("q", [b"x"] * 20)
     served = [sum(each.done() for each in waiting)]
     while served[-1] < 20:
@@ -350,8 +353,7 @@ async def test_one_produce_for_many_who_wait_is_handed_out_over_several_turns(br
 
 async def test_two_works_take_their_steps_in_turn() -> None:
     taken: list[str] = []
-    work = LongWork(asyncio.get_running_loop(), turn_ms_max=1_000, after=lambda: None)
-    work.clock = lambda: 0.0
+    work = LongWork(asyncio.get_running_loop(), turn_ms_max=1_000, clock_ms=lambda: 0, after=lambda: None)
 
     def take(name: str) -> bool:
         taken.append(name)
@@ -367,7 +369,7 @@ async def test_two_works_take_their_steps_in_turn() -> None:
 async def test_a_step_that_raises_is_reported_and_the_other_works_go_on() -> None:
     loop, reported, taken = asyncio.get_running_loop(), list[Any](), list[int]()
     loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
-    work = LongWork(loop, turn_ms_max=0, after=lambda: None)
+    work = LongWork(loop, turn_ms_max=0, clock_ms=lambda: 0, after=lambda: None)
 
     def fail() -> bool:
         raise RuntimeError("a fault of our own")

@@ -190,8 +190,9 @@ class Engine:
         Its fold lets time pass on the queues that wait for the wall clock; while one of them is behind, it waits.
         """
         state = self.state
-        waiting = [state.by_id[topic_id] for topic_id in sorted(state.wall_queues)]
-        if state.behind or not all(state.advance(topic, now_ms) for topic in waiting):
+        waiting = [state.by_id[topic_id] for topic_id in state.wall_queues]
+        due = [topic for topic in waiting if topic.queue is not None and now_ms >= topic.queue.next_change_ms]
+        if state.behind or not all(state.advance(topic, now_ms) for topic in due):
             return
         with suppress(Closed, Overloaded):
             self.commit(ClockSet(now_ms, wall_offset_ms))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from time import perf_counter
 
 __all__ = ["LongWork", "Step"]
 
@@ -16,16 +15,23 @@ Step = Callable[[], bool]
 class LongWork:
     """The works that are under way. Each gets a step in turn, until ``turn_ms_max`` of this turn are used up.
 
-    ``after`` is called at the end of each turn. ``clock`` measures a turn, in seconds.
+    ``after`` is called at the end of each turn. ``clock_ms`` measures a turn.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, turn_ms_max: int, after: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        turn_ms_max: int,
+        clock_ms: Callable[[], float],
+        after: Callable[[], None],
+    ) -> None:
         self._loop = loop
-        self._turn_s_max = turn_ms_max / 1000
+        self._turn_ms_max = turn_ms_max
         self._after = after
         self._works: deque[Step] = deque()
         self._is_planned = False
-        self.clock: Callable[[], float] = perf_counter
+        self.clock_ms = clock_ms
 
     def __len__(self) -> int:
         return len(self._works)
@@ -40,8 +46,8 @@ class LongWork:
 
     def begin_turn(self) -> Callable[[], bool]:
         """Return a function that says whether the time of a turn that begins now is used up."""
-        ends = self.clock() + self._turn_s_max
-        return lambda: self.clock() >= ends
+        ends_ms = self.clock_ms() + self._turn_ms_max
+        return lambda: self.clock_ms() >= ends_ms
 
     def add(self, step: Step) -> None:
         """Take the steps of a work in the next turns. One whose step raises is reported to the loop, and ends."""

@@ -51,7 +51,8 @@ class ServingLoop:
         self.committer.after_failure = self._on_failure
         self.committer.abandon = self._abandon
         engine.state.step_jobs_max = engine.settings.step_jobs_max
-        self.work = LongWork(loop, turn_ms_max=engine.settings.turn_ms_max, after=self.settle)
+        turn_ms_max = engine.settings.turn_ms_max
+        self.work = LongWork(loop, turn_ms_max=turn_ms_max, clock_ms=engine.clock.boot_ms, after=self.settle)
         self.coordinator = Coordinator(
             engine,
             self.alarms,

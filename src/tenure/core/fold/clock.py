@@ -20,10 +20,10 @@ def clock_set(state: State, event: ClockSet, location: int) -> None:
 
 
 def _set_offset(state: State, at_ms: int, wall_offset_ms: int) -> None:
-    waiting = [state.by_id[topic_id] for topic_id in sorted(state.wall_queues)]
-    for topic in waiting:
-        state.pass_time(topic, at_ms)
+    waiting = [(topic, topic.queue) for topic_id in sorted(state.wall_queues) if (topic := state.by_id[topic_id]).queue]
+    for topic, queue in waiting:
+        if at_ms >= queue.next_change_ms:
+            state.pass_time(topic, at_ms)
     state.wall_offset_ms = wall_offset_ms
-    for topic in waiting:
-        assert topic.queue is not None
-        topic.queue.plan(wall_offset_ms)
+    for _, queue in waiting:
+        queue.plan(wall_offset_ms)

@@ -91,7 +91,8 @@ class Delays:
 
     def next_ms(self, wall_offset_ms: int) -> int:
         """Return the log time at which the next job comes due, or NEVER."""
-        return min(
-            self.by_log.first >> 64 if self.by_log else NEVER,
-            (self.by_wall.first >> 64) - wall_offset_ms if self.by_wall else NEVER,
-        )
+        log_ms = self.by_log.first >> 64 if self.by_log else NEVER
+        if not self.by_wall:
+            return log_ms
+        wall_ms = (self.by_wall.first >> 64) - wall_offset_ms
+        return wall_ms if wall_ms < log_ms else log_ms
