@@ -11,7 +11,7 @@ from tenure import Broker, Settings
 from tenure.http.api.app import App
 from tenure.http.api.context import Context
 from tenure.http.routes import ROUTES
-from tenure.http.wire.message import Body, Request, Response
+from tenure.http.wire.message import Request, Response
 from tenure.http.wire.respond import carry_out
 from tenure.testing.clock import ManualClock
 from tests.http.conftest import Site
@@ -27,30 +27,13 @@ async def site() -> AsyncIterator[Site]:
         yield Site(App(Context(broker), ROUTES), broker, clock)
 
 
-class Admitted:
-    """A request that was admitted, as the wire sees it."""
-
-    account = ""
-    body_bytes_max = 1 << 20
-
-    def __init__(self, site: Site, request: Request) -> None:
-        self.request = request
-        self._site = site
-
-    def lapsed(self) -> None:
-        return None
-
-    def answer(self, body: Body) -> object:
-        admission = self._site.app.admit(self.request)
-        assert not isinstance(admission, Response)
-        return admission.answer(body)
-
-
 async def test_a_delete_of_many_is_answered_after_its_last_step(site: Site) -> None:
     await site.broker.produce("log", [b"1"] * JOBS)
     request = Request("POST", "/v0/topics/log/delete", headers={"content-type": "application/json"})
+    admission = site.app.admit(request)
+    assert not isinstance(admission, Response)
     done: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-    pending = carry_out(Admitted(site, request), b'{"before_seq": 60}', done.set_result)  # type: ignore[arg-type]
+    pending = carry_out(admission, b'{"before_seq": 60}', done.set_result)
     assert not isinstance(pending, Response), "the first turn does not end it"
     assert b'"deleted":59' in (await asyncio.wait_for(done, 30)).body
     assert site.broker.topic("log").count == 1
