@@ -25,5 +25,7 @@ def _set_offset(state: State, at_ms: int, wall_offset_ms: int) -> None:
         if at_ms >= queue.next_change_ms:
             state.pass_time(topic, at_ms)
     state.wall_offset_ms = wall_offset_ms
-    for _, queue in waiting:
-        queue.plan(wall_offset_ms)
+    for _, queue in waiting:  # a plan that is too early does no harm: time passes, and it is made again
+        by_wall = queue.delays.by_wall
+        if by_wall:
+            queue.next_change_ms = min(queue.next_change_ms, (by_wall.first >> 64) - wall_offset_ms)
