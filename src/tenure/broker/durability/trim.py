@@ -158,16 +158,19 @@ def _carry_topic(engine: Engine, topic: Topic, segment: int, *, budget: _Budget,
         if deferred is not None and count_items(topic) > engine.settings.base_items_max:
             deferred.add(topic.id)
             return False
-        _carry_base(engine, topic, budget)
+        return _carry_base(engine, topic, budget)
     return True
 
 
-def _carry_base(engine: Engine, topic: Topic, budget: _Budget) -> None:
+def _carry_base(engine: Engine, topic: Topic, budget: _Budget) -> bool:
+    """Rewrite the base of a topic; return False while more of its past has to end first than one step ends."""
     now_ms = engine.now()
-    engine.state.pass_time(topic, now_ms)
+    if not engine.state.advance(topic, now_ms):
+        return False
     snapshot = dump_topic(topic, now_ms=now_ms)
     engine.rewrite(TopicCarried(now_ms, topic.id, msgspec.Raw(snapshot)))
     budget.left_bytes -= len(snapshot)
+    return True
 
 
 def _carry_frames(engine: Engine, topic: Topic, entry: SegmentIndex, budget: _Budget) -> None:
