@@ -6,6 +6,7 @@ is open: a broker without streams pays nothing for it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
@@ -119,12 +120,9 @@ class StreamLeases:
         seqs: Iterable[int] = each(runs)
         if runs[1] > 1 and count(runs) > len(queue.in_flight):
             seqs = [seq for seq in queue.in_flight if any(lo <= seq < lo + n for lo, n in _pairs(runs))]
-        named: dict[int, int] = {}
-        for seq in seqs:
-            lease = queue.holder(seq)
-            if lease is not None and lease.number in self._lent:
-                named[lease.number] = named.get(lease.number, 0) + 1
-        return named
+        counts = Counter(map(queue.in_flight.get, seqs))
+        numbers = ((queue.leases.number(row), job_count) for row, job_count in counts.items() if row is not None)
+        return {number: job_count for number, job_count in numbers if number in self._lent}
 
     def expire(self, ended: Ended) -> None:
         """Take away a lease that expired, or a part of it."""

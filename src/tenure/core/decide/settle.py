@@ -75,12 +75,18 @@ def _by_node(queue: Queue, node: str, seqs: Sequence[int]) -> Holding:
 
 
 def _by_lease(queue: Queue, node: str, seqs: Sequence[int], fences: Sequence[int | None]) -> Holding:
+    leases, row_of = queue.leases, queue.in_flight.get
+    mine: dict[int | None, int] = {}
+    for number in set(fences):
+        row = None if number is None else leases.row_of(number)
+        if row is not None and leases.node(row) == node:
+            mine[number] = row
+    if len(mine) == 1 and set(fences) == mine.keys() and set(map(row_of, seqs)) == set(mine.values()):
+        return (list(seqs), [])  # the usual case: a worker settles what it claimed
     held: list[int] = []
     skipped: list[int] = []
     for seq, fence in zip(seqs, fences, strict=True):
-        lease = queue.holder(seq)
-        mine = lease is not None and lease.node == node and lease.number == fence
-        (held if mine else skipped).append(seq)
+        (held if fence in mine and row_of(seq) == mine[fence] else skipped).append(seq)
     return (held, skipped)
 
 

@@ -121,6 +121,10 @@ class LeaseTable:
         at = CELLS * (row & PAGE_MASK if page.offsets is None else page.find(row))
         return page.cells[at : at + CELLS]
 
+    def number(self, row: int) -> int:
+        """Return the number of a living lease."""
+        return self.cells(row)[NUMBER]
+
     def left(self, row: int) -> int:
         """Return how many jobs a living lease holds."""
         page, index = self.locate(row)
