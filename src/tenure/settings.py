@@ -47,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """
     trim_step_bytes: int = 1 * MIB
     """How much a trimming step rewrites at most before other work gets its turn."""
-    trim_step_ms: int = 2
+    trim_step_ms: int = 1
     """How long a trimming step takes at most; it moves at least one append, or one topic."""
     base_items_max: int = 10_000
     """Jobs in flight, delayed, tagged and the like, and keys, of a topic whose base trimming writes in one turn. A
