@@ -252,6 +252,19 @@ def test_leases_end_in_one_order_in_however_many_steps_and_after_a_snapshot(seed
     assert _what_came_back(loaded, 3) == expected
 
 
+@pytest.mark.parametrize("run", [1, 2], ids=["whole leases", "jobs of leases"])
+def test_a_step_looks_at_few_deadlines_that_were_extended_since(run: int) -> None:
+    def steps(leases: int) -> int:
+        queue = Queue()
+        for number in range(1, leases + 1):
+            hold(queue, number, [2 * number, run], deadline=100)
+            for deadline in (90, 300):
+                queue.extend([2 * number, 1], deadline_ms=deadline)
+        return count_steps(lambda: queue.pass_time(95, wall_offset_ms=0, backoff=None, jobs_max=20))
+
+    assert steps(10_000) < 1.2 * steps(1_000)
+
+
 def test_an_extended_lease_is_not_ended_by_its_first_deadline() -> None:
     queue = Queue()
     hold(queue, 1, [1, 1], deadline=100)

@@ -7,6 +7,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from tenure.core.state.delays import NEVER
+from tenure.core.state.step_budget import StepBudget
 
 __all__ = ["OwnDeadlines"]
 
@@ -48,23 +49,26 @@ class OwnDeadlines(dict[int, int]):
     def _entry(self, seq: int, deadline_ms: int) -> int:
         return (deadline_ms << 64 | self._rows[seq]) << 64 | seq
 
-    def next_row(self, deadline_ms: int) -> int | None:
-        """Return the row of the first job whose deadline is ``deadline_ms``, the earliest of all; None without one."""
+    def next_row(self, deadline_ms: int, budget: StepBudget) -> int | None:
+        """Return the row of the first job whose deadline is ``deadline_ms``, the earliest of all; None without one, or
+        where the budget is used up.
+        """
         heap = self.heap
-        while heap and heap[0] >> 128 <= deadline_ms:
+        while heap and heap[0] >> 128 <= deadline_ms and budget.left > 0:
             seq, row = heap[0] & _MASK, heap[0] >> 64 & _MASK
             at_ms = self.get(seq, NEVER)
             if at_ms <= deadline_ms and self._rows[seq] == row:
                 return row
+            budget.left -= 1
             heappop(heap)
             if at_ms < NEVER:
                 heappush(heap, self._entry(seq, at_ms))
         return None
 
-    def take_due(self, row: int, deadline_ms: int, *, count_max: int) -> list[int]:
-        """Return jobs of the lease that `next_row` named, ascending; the caller ends their leases."""
+    def take_due(self, row: int, deadline_ms: int, budget: StepBudget) -> list[int]:
+        """Return jobs of the lease that `next_row` named, ascending, within the budget; the caller ends them."""
         due: list[int] = []
-        while len(due) < count_max and self.next_row(deadline_ms) == row:
+        while len(due) < budget.left and self.next_row(deadline_ms, budget) == row:
             seq = heappop(self.heap) & _MASK
             if not due or due[-1] != seq:
                 due.append(seq)

@@ -19,11 +19,14 @@ from tenure.core.events import Claimed
 from tenure.core.state.delays import NEVER
 from tenure.core.state.lease_page import CELLS, DEADLINE, NUMBER, PAGE_BITS, PAGE_MASK, SINCE, LeasePage, pack_row
 from tenure.core.state.ranges import count
+from tenure.core.state.step_budget import StepBudget
 
 __all__ = ["LeaseTable"]
 
 _IDLE_ROWS: Final = 16
 """The last page is dropped when it has no living lease and had so many: an idle queue is small."""
+_SORTED_PER_LOOK: Final = 32
+"""How many deadlines are sorted in the time that one entry of an index is looked at."""
 _STALE_MIN: Final = 64
 """How many entries of the heap may be stale even where they outnumber the pages."""
 
@@ -216,19 +219,20 @@ class LeaseTable:
         if deadline_ms < page.next_ms:
             self._plan(row >> PAGE_BITS, page, deadline_ms)
 
-    def pop_due(self, deadline_ms: int) -> int | None:
-        """Return the lowest row of a lease whose deadline is ``deadline_ms``, the earliest of all; None without one.
+    def pop_due(self, deadline_ms: int, budget: StepBudget) -> int | None:
+        """Return the lowest row of a lease whose deadline is ``deadline_ms``, the earliest of all; None without one, or
+        where the budget is used up.
 
         It does not come up again: the caller ends that lease, or indexes it again.
         """
         heap = self._heap
-        while heap and heap[0][0] <= deadline_ms:
+        while heap and heap[0][0] <= deadline_ms and budget.left > 0:
             key = heap[0][1]
             page = self.pages.get(key)
             if page is None or page.next_ms > deadline_ms:
                 heappop(heap)
                 continue
-            row = self._pop_due_of(key, page, deadline_ms)
+            row = self._pop_due_of(key, page, deadline_ms, budget)
             if row is not None:
                 return row
             heappop(heap)
@@ -238,16 +242,18 @@ class LeaseTable:
                 heap = self._heap
         return None
 
-    def _pop_due_of(self, key: int, page: LeasePage, deadline_ms: int) -> int | None:
+    def _pop_due_of(self, key: int, page: LeasePage, deadline_ms: int, budget: StepBudget) -> int | None:
         due = page.due
         if due is None:
             due = page.due = page.sort_deadlines()
+            budget.left -= len(due) // _SORTED_PER_LOOK
         while due and due[0] >> PAGE_BITS <= deadline_ms:
             entry = due.pop(0)
             row = key << PAGE_BITS | entry & PAGE_MASK
             at_ms = self._common_deadline_ms(page, row)
             if at_ms == entry >> PAGE_BITS:
                 return row
+            budget.left -= 1
             if at_ms < NEVER:  # extended since
                 page.add_due(row, at_ms)
         return None

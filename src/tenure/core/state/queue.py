@@ -22,6 +22,7 @@ from tenure.core.state.lease import Ended, Lease
 from tenure.core.state.lease_page import DEADLINE, SEQ
 from tenure.core.state.lease_table import LeaseTable
 from tenure.core.state.ranges import each, to_runs
+from tenure.core.state.step_budget import StepBudget
 
 __all__ = ["IDLE", "NEVER", "Queue"]
 
@@ -297,11 +298,10 @@ class Queue:
         nothing. With ``jobs_max`` it stops after about so many jobs, and ``next_change_ms`` is not above ``now_ms``
         while there are more.
         """
-        lowest, left = NEVER, jobs_max or NEVER
-        while left > 0 and self._next_deadline_ms() < now_ms:
-            first, count = self._end_leases(backoff, ended, now_ms, jobs_max=left)
-            lowest, left = min(lowest, first), left - count
-        for seq in self.delays.pop_due(now_ms, wall_offset_ms=wall_offset_ms, count_max=left):
+        lowest, budget = NEVER, StepBudget(jobs_max or NEVER)
+        while budget.left > 0 and self._next_deadline_ms() < now_ms:
+            lowest = min(lowest, self._end_leases(backoff, ended, now_ms, budget))
+        for seq in self.delays.pop_due(now_ms, wall_offset_ms=wall_offset_ms, count_max=budget.left):
             if seq < self.cursor:  # above the cursor it is simply fresh again
                 self.reclaim.add(seq)
         self.plan(wall_offset_ms)
@@ -315,37 +315,38 @@ class Queue:
         """Return a time at or before the earliest deadline; NEVER where nothing is in flight."""
         return min(self.leases.next_ms, self.own_deadlines.next_ms)
 
-    def _end_leases(
-        self, backoff: Backoff | None, ended: list[Ended] | None, now_ms: int, *, jobs_max: int
-    ) -> tuple[int, int]:
-        """End the leases of jobs whose deadline is the earliest, which has passed, until about ``jobs_max`` have ended.
+    def _end_leases(self, backoff: Backoff | None, ended: list[Ended] | None, now_ms: int, budget: StepBudget) -> int:
+        """End the leases of jobs whose deadline is the earliest, which has passed, while the budget lasts.
 
         They end in the order in which their leases were given, and by seq: the same in however many steps. Return the
-        lowest seq that came back, or NEVER, and how many came back, at least 1: a deadline may have been extended.
+        lowest seq that came back, or NEVER: a deadline may have been extended.
         """
-        deadline_ms, lowest, expired = self._next_deadline_ms(), NEVER, self.expired
-        for row, seqs in self._take_due(deadline_ms, jobs_max):
+        deadline_ms, lowest = self._next_deadline_ms(), NEVER
+        for row, seqs in self._take_due(deadline_ms, budget):
             lowest = min(lowest, self._expire(row, seqs, backoff, ended, deadline_ms=deadline_ms, now_ms=now_ms))
-        return lowest, max(self.expired - expired, 1)
+        return lowest
 
-    def _take_due(self, deadline_ms: int, jobs_max: int) -> Iterator[tuple[int, list[int]]]:
-        """Yield leases with jobs that have this deadline, and those jobs, ascending; the caller ends them."""
-        leases, own, left = self.leases, self.own_deadlines, jobs_max
-        row = leases.pop_due(deadline_ms)
-        while left > 0:
-            own_row = own.next_row(deadline_ms)
+    def _take_due(self, deadline_ms: int, budget: StepBudget) -> Iterator[tuple[int, list[int]]]:
+        """Yield leases with jobs that have this deadline, and those jobs, ascending; the caller ends them.
+
+        Nothing is yielded after the budget is used up: which lease is the next is not known then.
+        """
+        leases, own = self.leases, self.own_deadlines
+        row, own_row = leases.pop_due(deadline_ms, budget), own.next_row(deadline_ms, budget)
+        while budget.left > 0:
             if row is not None and (own_row is None or row <= own_row):
                 seqs = list(self._each_of(row))
                 if row in leases.apart:
                     seqs = [seq for seq in seqs if own.get(seq, deadline_ms) <= deadline_ms]
                 yield row, seqs
-                row = leases.pop_due(deadline_ms)
+                row = leases.pop_due(deadline_ms, budget)
             elif own_row is not None:
-                seqs = own.take_due(own_row, deadline_ms, count_max=left)
+                seqs = own.take_due(own_row, deadline_ms, budget)
                 yield own_row, seqs
             else:
                 return
-            left -= len(seqs)
+            budget.left -= len(seqs)
+            own_row = own.next_row(deadline_ms, budget)
         if row is not None:
             leases.index(row, deadline_ms)
 
