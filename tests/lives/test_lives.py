@@ -11,7 +11,7 @@ from tests.lives.runs import run, shrink
 from tests.lives.thresholds import small_thresholds
 
 STEPS = 250
-LIVES = 15
+LIVES = 10
 
 
 def check_lives(seeds: range) -> None:
