@@ -225,6 +225,22 @@ async def test_a_write_that_was_made_is_answered_although_a_later_one_failed() -
     await broker.close()
 
 
+async def test_an_answer_that_cannot_be_given_keeps_no_other_from_its_caller() -> None:
+    async with await Broker.open(SimDisk(1)) as broker:
+        await broker.put_topic("t", {"durability": "fsync"})
+        answer, reached = broker.produce("t", [b"1"]), list[str]()
+
+        def failing(_: object) -> None:
+            reached.append("first")
+            raise RuntimeError("a bug of a caller")
+
+        broker._serving.committer.when_reached(answer.batch, answer.level, failing)
+        broker._serving.committer.when_reached(answer.batch, answer.level, lambda _: reached.append("second"))
+        await answer
+        assert reached == ["first", "second"]
+        await broker.produce("t", [b"2"])
+
+
 async def test_a_silent_log_notes_the_time_at_its_end(clock: ManualClock) -> None:
     disk = SimDisk(1)
     async with await Broker.open(disk, clock=clock) as broker:

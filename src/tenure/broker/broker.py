@@ -161,9 +161,13 @@ class Broker(CommandMethods):
         if serving.is_closed:
             raise closing()
         try:
-            answer = serving.step_through(command) if command.__class__ in STEPPED else self._engine.run(command)
+            answer = (
+                serving.long_commands.step_through(command)
+                if command.__class__ in STEPPED
+                else self._engine.run(command)
+            )
         except CatchingUp as behind:
-            answer = serving.run_later(behind, lambda: self.run(command))
+            answer = serving.long_commands.run_later(behind, lambda: self.run(command))
             serving.settle()
             return answer
         if serving.streams.by_node and isinstance(command, OfHolder):

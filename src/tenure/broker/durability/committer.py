@@ -220,7 +220,7 @@ class Committer:
         _resolve(self._write_waiters, self.engine.log.written_batch)
         for waiters in (self._write_waiters, self._sync_waiters):
             while waiters:
-                waiters.popleft()[1](self.failed)
+                _call(waiters.popleft()[1], self.failed)
         self.after_failure()
 
     async def finish(self, last: Callable[[], None]) -> None:
@@ -250,4 +250,12 @@ class Committer:
 
 def _resolve(waiters: deque[tuple[int, Reached]], batch: int) -> None:
     while waiters and waiters[0][0] <= batch:
-        waiters.popleft()[1](None)
+        _call(waiters.popleft()[1], None)
+
+
+def _call(reached: Reached, error: TenureError | None) -> None:
+    """Answer one caller; a fault of its own must not keep the others from their answers, nor the next sync."""
+    try:
+        reached(error)
+    except Exception:
+        logger.exception("an answer could not be given")

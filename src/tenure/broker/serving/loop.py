@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
 
 from tenure.broker.answer import Answer
 from tenure.broker.durability.committer import Committer
@@ -14,28 +13,24 @@ from tenure.broker.serving.alarms import Alarms
 from tenure.broker.serving.catch_up import CatchUp
 from tenure.broker.serving.coordinator import Coordinator
 from tenure.broker.serving.durable_claims import UnsyncedClaims
+from tenure.broker.serving.long_commands import LongCommands
 from tenure.broker.serving.long_reads import ReadWaiter
 from tenure.broker.serving.long_work import LongWork
-from tenure.broker.serving.postponed import Postponed
 from tenure.broker.serving.publisher import Publisher
 from tenure.broker.serving.stream_leases import StreamLeases
 from tenure.broker.serving.streams import Subscription, WorkStream
 from tenure.broker.serving.topic_turns import Turns
-from tenure.broker.stepping import Stepping
-from tenure.contract.commands import Claim, Command
+from tenure.contract.commands import Claim
 from tenure.contract.replies import Grant
 from tenure.contract.values import check_whole
 from tenure.core.catching_up import CatchingUp
 from tenure.core.decide.forward import forward
 from tenure.core.decide.holding import give_back, release
-from tenure.core.decide.table import DECIDES
 from tenure.core.level import Level
 from tenure.core.state.topic import Topic
 from tenure.errors import Closed, Overloaded, TenureError
 
 __all__ = ["ServingLoop", "closing"]
-
-T = TypeVar("T")
 
 
 class ServingLoop:
@@ -61,7 +56,9 @@ class ServingLoop:
             begin_turn=self.work.begin_turn,
         )
         self.catch_up = CatchUp(engine, self.work)
-        self._postponed: set[Postponed[Any]] = set()
+        self.long_commands = LongCommands(
+            engine, loop, work=self.work, catch_up=self.catch_up, check_waiters=self.check_waiters
+        )
         self.readings: dict[Topic, set[ReadWaiter]] = {}
         self._durable_claims = UnsyncedClaims(self)
         self.streams = StreamLeases(self)
@@ -107,13 +104,12 @@ class ServingLoop:
         self.coordinator.close(error)
         for reading in [reading for readings in self.readings.values() for reading in readings]:
             reading.refuse(error)
-        for postponed in list(self._postponed):
-            self._refuse(postponed, error)
+        self.long_commands.refuse_all(error)
 
     def check_waiters(self) -> None:
         """Raise Overloaded where as many callers wait as may."""
         limit = self.engine.settings.waiters_max
-        if self.coordinator.waiting + len(self._postponed) + sum(map(len, self.readings.values())) >= limit:
+        if self.coordinator.waiting + len(self.long_commands) + sum(map(len, self.readings.values())) >= limit:
             raise Overloaded(
                 f"{limit} callers are waiting already: try again later, or raise the broker's setting waiters_max",
                 limit="waiters_max",
@@ -123,73 +119,6 @@ class ServingLoop:
     def clamp_wait(self, wait_ms: int) -> int:
         """Return how long a caller may wait, within the limit. Raises Invalid."""
         return min(check_whole(wait_ms, "wait_ms"), self.engine.settings.wait_ms_max)
-
-    # Commands that take more than one turn
-
-    def step_through(self, command: Command[T]) -> Answer[T]:
-        """Run a command in steps, as many in this turn as it allows; the answer comes after the last one.
-
-        Raises the error of the first turn's steps; a later one is raised where the answer is awaited. What the steps
-        before it did stays done.
-        """
-        engine = self.engine
-        decided = DECIDES[command.__class__](engine.state, command, engine.now(), engine.reader)
-        if isinstance(decided, tuple):
-            return engine.carry_out(decided)
-        stepping: Stepping[T] = Stepping(engine, decided)
-        if self.work.run(stepping.step):
-            assert stepping.answer is not None, "the last step gives the answer"
-            return stepping.answer
-        postponed: Postponed[T] = self._postpone()
-        self.work.add(lambda: self._step(stepping, postponed))
-        return postponed.answer
-
-    def _step(self, stepping: Stepping[T], postponed: Postponed[T]) -> bool:
-        """Take one step of a command that runs in steps, or none where its caller is gone."""
-        if postponed.is_abandoned or postponed not in self._postponed:
-            stepping.close()
-            self._postponed.discard(postponed)
-            return True
-        try:
-            done = stepping.step()
-            if stepping.answer is not None:
-                self._give(postponed, stepping.answer)
-        except TenureError as error:
-            self._refuse(postponed, error)
-            return True
-        return done
-
-    def run_later(self, behind: CatchingUp, run: Callable[[], Answer[T]]) -> Answer[T]:
-        """Run a command when its topic has caught up. Raises Overloaded where as many callers wait as may."""
-        topic = self.engine.state.find(behind.topic)
-        if topic is None:
-            raise behind
-        self.check_waiters()
-        postponed: Postponed[T] = self._postpone()
-        self.catch_up.then(topic, lambda: self._run(postponed, run))
-        return postponed.answer
-
-    def _run(self, postponed: Postponed[T], run: Callable[[], Answer[T]]) -> None:
-        if postponed.is_abandoned or postponed not in self._postponed:
-            self._postponed.discard(postponed)
-            return
-        try:
-            self._give(postponed, run())
-        except TenureError as error:
-            self._refuse(postponed, error)
-
-    def _postpone(self) -> Postponed[Any]:
-        postponed: Postponed[Any] = Postponed(self.loop)
-        self._postponed.add(postponed)
-        return postponed
-
-    def _give(self, postponed: Postponed[T], answer: Answer[T]) -> None:
-        self._postponed.discard(postponed)
-        postponed.give(answer)
-
-    def _refuse(self, postponed: Postponed[Any], error: TenureError) -> None:
-        self._postponed.discard(postponed)
-        postponed.refuse(error)
 
     # Claims
 
@@ -245,7 +174,7 @@ class ServingLoop:
             try:
                 run()
             except CatchingUp as behind:
-                self.run_later(behind, run)
+                self.long_commands.run_later(behind, run)
         self.settle()
 
     # Streams
