@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import APIResponse, Page, Route, expect
 
 from tests.console.conftest import Console, Queue
 from tests.kit.server import serving
@@ -36,6 +36,20 @@ def test_produce_claim_extend_and_ack_by_hand(console: Console, queue: Queue):
     console.act("me", "Ack")
     expect(console.cells()).to_have_count(0)
     assert queue.about()["ready"] == queue.about()["in_flight"] == 0
+
+
+def test_a_worker_is_the_pages_own_before_the_answer_of_its_claim_is_here(console: Console, queue: Queue):
+    queue.produce("a")
+    console.open(queue)
+    held: list[tuple[Route, APIResponse]] = []
+    console.page.route("**/claim", lambda route: held.append((route, route.fetch())))
+    work_as(console.page, "me")
+    console.button("Claim").click()
+    console.act("me", "Ack")
+    expect(console.cells()).to_have_count(0)
+    [(route, answer)] = held
+    route.fulfill(response=answer)
+    expect(console.page.locator("#toasts")).to_contain_text("me holds #1")
 
 
 def test_a_nack_carries_its_delay_and_its_reason(console: Console, queue: Queue):

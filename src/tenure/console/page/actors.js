@@ -26,12 +26,20 @@ export class Actors {
     return this.names.has(node);
   }
 
-  /** Claim once as a named worker; returns the answer. With auto-ack the broker deletes as it hands out. */
+  /** Claim once as a named worker; returns the answer. With auto-ack the broker deletes as it hands out.
+   * The worker is this page's from the call on: the row of the claim may be drawn before its answer is here. */
   async claim(node, { max = 1, leaseMs = null, autoAck = false } = {}) {
     const body = { node, max, auto_ack: autoAck };
     if (leaseMs) body.lease_ms = leaseMs;
-    const answer = await call("POST", topicPath(this.topic, "/claim"), body);
+    const isNew = !this.names.has(node);
     this.names.add(node);
+    let answer;
+    try {
+      answer = await call("POST", topicPath(this.topic, "/claim"), body);
+    } catch (error) {
+      if (isNew && !this.streams.has(node)) this.names.delete(node);
+      throw error;
+    }
     if (autoAck && answer.claimed.length) {
       this.lost.set(node, [...(this.lost.get(node) ?? []), ...answer.claimed.map((job) => job.$seq)]);
     }

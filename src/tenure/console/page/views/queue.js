@@ -198,7 +198,7 @@ class QueueView {
   }
 
   jobActions(job) {
-    const one = { node: job.node, held: 1, what: [{ seqs: [job.$seq], lease_ids: [job.lease_id] }], own: this.actors.isOwn(job.node) };
+    const one = { node: job.node, held: 1, what: [{ seqs: [job.$seq], lease_ids: [job.lease_id] }] };
     if (job.state === "in_flight")
       return ["ack", "nack", "extend"].map((action) => this.button(action, { ack: "Ack", nack: "Nack", extend: "Extend" }[action], () => this.act(action, one)));
     const erase = this.button("remove", "Delete", () => this.erase(job.$seq), "danger quiet");
@@ -233,7 +233,7 @@ class QueueView {
     if (action === "dismiss") return this.actors.dismiss(worker.node);
     const what = worker.what ?? worker.leases.map((lease) => ({ lease_id: lease }));
     if (action === "nack") return this.nack(worker, what);
-    if (!worker.own && action === "ack") {
+    if (!this.actors.isOwn(worker.node) && action === "ack") {
       const words = `${worker.node} is not a worker of this page. An ack deletes the job, whether or not the work was done.`;
       if (!(await confirmed(`Ack for ${worker.node}?`, words, "Ack"))) return;
     }
@@ -255,7 +255,7 @@ class QueueView {
     const body = h(
       "div",
       { class: "fields" },
-      worker.own ? null : h("p", { class: "bad" }, `${worker.node} is not a worker of this page: this takes its work away.`),
+      this.actors.isOwn(worker.node) ? null : h("p", { class: "bad" }, `${worker.node} is not a worker of this page: this takes its work away.`),
       h("label", { for: "nack-delay" }, "Delay, ms"),
       delay,
       h("label", { for: "nack-reason" }, "Reason"),
