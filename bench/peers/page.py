@@ -30,7 +30,7 @@ with each other and with the calibrations beside them, not with another machine.
 
 Repeat it with `make bench`; `make bench ARGS="--quick"` is a short one, `--only tenure,redis` picks peers, `--cells
 produce` picks groups of cells, `--rounds`, `--seconds` and `--queued` set how much. A whole run on a quiet machine
-rewrites this page and `results.json`, and takes more than an hour; any other leaves its own under `.bench/results/`.
+rewrites this page and `results.json`, and takes about an hour; any other leaves its own under `.bench/results/`.
 Servers come from wheels, or from Debian's packages, which are unpacked under `.bench/` and not installed.
 """
 _READING = """## Reading it

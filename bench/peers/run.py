@@ -41,7 +41,7 @@ def options_of(arguments: list[str]) -> argparse.Namespace:
     options.add_argument("--only", default="", help="peers, with commas: tenure,redis")
     options.add_argument("--cells", default="", help=f"groups of cells, with commas: {','.join(GROUPS)}")
     options.add_argument("--rounds", type=int, help="how many rounds (5)")
-    options.add_argument("--seconds", type=float, help="how long one round of a cell puts or claims (3)")
+    options.add_argument("--seconds", type=float, help="how long one round of a cell puts or claims (2)")
     options.add_argument("--queued", type=int, help="jobs of the long queue (1,000,000)")
     return options.parse_args(arguments)
 

@@ -17,11 +17,11 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int = 5
     jobs_max: int = 100_000
     """Jobs that one round of one cell puts at most."""
-    seconds: float = 3.0
+    seconds: float = 2.0
     """How long one round of one cell puts or claims at most."""
     connections: int = 32
     """Producers of the concurrent cell."""
-    latency_seconds: float = 10.0
+    latency_seconds: float = 6.0
     latency_per_s: int = 500
     """Open-loop rate of the end-to-end latency."""
     queued: int = 1_000_000
@@ -29,7 +29,7 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     queued_rounds: int = 3
     """Rounds that measure it, at most: filling a queue takes minutes with some peers."""
     tasks: int = 20_000
-    tasks_seconds: float = 10.0
+    tasks_seconds: float = 6.0
     """How many tasks are queued for a worker, and how long it is watched at most."""
     idle_puts: int = 200
     """Tasks put one by one to an idle worker."""
