@@ -8,7 +8,7 @@ import re
 import time
 from pathlib import Path
 
-__all__ = ["BUSY_CORES_MAX", "busy_cores", "facts"]
+__all__ = ["BUSY_CORES_MAX", "busy_cores", "busy_cores_at_rest", "facts"]
 
 BUSY_CORES_MAX = 0.5
 """With more of other work than this, figures are not worth keeping."""
@@ -32,6 +32,14 @@ def busy_cores(seconds: float) -> float:
     time.sleep(seconds)
     ticks_per_s = (_busy_ticks() - before) / (time.monotonic() - started)
     return ticks_per_s / os.sysconf("SC_CLK_TCK")
+
+
+def busy_cores_at_rest(seconds: float, *, patience: int) -> float:
+    """Return how many cores are still busy once servers that start or tidy up had that many looks of time."""
+    busy = busy_cores(seconds)
+    while busy >= BUSY_CORES_MAX / 2 and patience > 0:
+        busy, patience = busy_cores(seconds), patience - 1
+    return busy
 
 
 def _busy_ticks() -> int:
