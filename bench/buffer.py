@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.measure import Row, calibrate, report
 from tenure.buffer import BufferSettings, Consumer, ObjectInfo, ObjectStore, Producer, open_store
-from tenure.buffer.store.interface import Bytes
+from tenure.objects.store import Bytes
 
 SIZES = {"100 B": 100, "1 kB": 1_000, "100 kB": 100_000}
 BARS = {"100 B": 0.3, "1 kB": 0.4, "100 kB": 0.4}

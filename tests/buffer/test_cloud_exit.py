@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tenure.buffer.store.cloud import wait_for_foreign_threads
+from tenure.objects.cloud_store import wait_for_foreign_threads
 
 WITHIN_S = 60
 # On one core, and with a main thread that lets go of the interpreter's lock only while it waits, the client's thread is

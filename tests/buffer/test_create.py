@@ -12,10 +12,11 @@ from tenure.buffer import Consumer, ObjectExists, ObjectStore, OutcomeUnknown, S
 from tenure.buffer.manifest.format import State, encode
 from tenure.buffer.manifest.keys import checkpoint_key
 from tenure.buffer.manifest.upkeep import Upkeep
-from tenure.buffer.metrics import BufferMetrics, Metered
-from tenure.buffer.store.interface import Bytes
-from tenure.buffer.store.retrying import RetryingStore
+from tenure.buffer.metrics import BufferMetrics
 from tenure.errors import Conflict
+from tenure.objects.metered import Metered
+from tenure.objects.retrying import RetryingStore
+from tenure.objects.store import Bytes
 from tenure.testing.simstore import Call, Fault, SimStore
 from tests.kit.buffers import consumed, folded, produced, quick
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tenure.buffer import ObjectExists, ObjectMissing, OutcomeUnknown, StoreFull, StoreRefused, open_store
-from tenure.buffer.store.file import FileStore
 from tenure.errors import Invalid
+from tenure.objects.file_store import FileStore
 from tests.kit.buffers import consumed, produced
 
 

@@ -19,8 +19,8 @@ import pytest
 
 from tenure.buffer.ingest.sink import Commit
 from tenure.buffer.loop import background
-from tenure.buffer.store.file import FileStore
 from tenure.errors import Corrupt, Invalid, Overloaded
+from tenure.objects.file_store import FileStore
 from tenure.spark.jobs import compact_table as table_compaction
 from tenure.spark.jobs.compact_table import CompactedTable, compact_table
 from tenure.spark.sinks.files.compaction import FileCompaction, choose_files

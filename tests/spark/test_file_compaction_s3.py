@@ -18,7 +18,7 @@ import pytest
 
 from tenure.buffer.ingest.sink import Commit
 from tenure.buffer.loop import background
-from tenure.buffer.store.cloud import CloudStore
+from tenure.objects.cloud_store import CloudStore
 from tenure.spark.sinks.files.compaction import FileCompaction
 from tenure.spark.sinks.files.log import FileLog
 from tenure.spark.sinks.files.stage import Stage

@@ -231,7 +231,7 @@ def test_validate_names_the_extra_of_postgres_where_its_driver_is_missing(home: 
 def test_validate_names_the_extra_of_a_package_that_a_sink_imports_and_does_not_find(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.delitem(sys.modules, "tenure.buffer.store.cloud", raising=False)
+    monkeypatch.delitem(sys.modules, "tenure.objects.cloud_store", raising=False)
     monkeypatch.setitem(sys.modules, "obstore", None)
     file = home / "pipeline.toml"
     file.write_text(SOUND.partition("[sink]")[0] + '[sink]\nkind = "parquet"\npath = "s3://lake/orders"\n')

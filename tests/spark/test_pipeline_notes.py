@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from tenure.buffer import Collector, Lag, verify
 from tenure.buffer.blocking import Consumer
 from tenure.buffer.ingest.sink import Commit
-from tenure.buffer.store.file import FileStore
 from tenure.cli.app import app
 from tenure.client.client import Client
+from tenure.objects.file_store import FileStore
 from tenure.spark.pipeline import read_pipeline
 from tenure.spark.pipeline.notes.history import RUNS_KEPT_MAX, begin_run, last_run, note_run, runs_of
 from tenure.spark.pipeline.notes.note import RunNote

@@ -19,7 +19,9 @@ from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.reading.consumer import Consumer
 from tenure.buffer.reading.lag import Lag
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.store.interface import (
+from tenure.buffer.writing.pending import Position, WriteHandle
+from tenure.buffer.writing.producer import Producer
+from tenure.objects.store import (
     ObjectExists,
     ObjectInfo,
     ObjectMissing,
@@ -29,8 +31,6 @@ from tenure.buffer.store.interface import (
     StoreRefused,
     open_store,
 )
-from tenure.buffer.writing.pending import Position, WriteHandle
-from tenure.buffer.writing.producer import Producer
 
 __all__ = [
     "ArrowDeltaSink",

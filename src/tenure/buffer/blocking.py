@@ -12,9 +12,9 @@ from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.reading import consumer
 from tenure.buffer.reading.lag import Lag
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.store.interface import ObjectStore
 from tenure.buffer.writing import producer
 from tenure.buffer.writing.pending import Position, WriteHandle
+from tenure.objects.store import ObjectStore
 
 __all__ = ["BlockingWriteHandle", "Consumer", "Producer"]
 

@@ -17,8 +17,8 @@ from tenure.buffer.manifest.groups import GroupStat, group_stats
 from tenure.buffer.manifest.journal import Journal
 from tenure.buffer.manifest.keys import BATCH, CHECKPOINT, DELTA, FREED, MARKER, NOTE, PLAN, RUN
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.store.interface import ObjectInfo, ObjectStore
 from tenure.errors import Corrupt
+from tenure.objects.store import ObjectInfo, ObjectStore
 
 __all__ = ["BufferStat", "Finding", "buffer_id", "dump", "entries", "stat", "verify"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from tenure.buffer.store.interface import ObjectStore
 from tenure.buffer.writing.producer import Producer
 from tenure.errors import NotFound
 from tenure.log.disk import Disk
 from tenure.log.segment import list_heads
+from tenure.objects.store import ObjectStore
 
 __all__ = ["BufferOutlet", "producer_name"]
 

@@ -204,7 +204,7 @@ def _check_events(url: str) -> None:
     """Raise Invalid unless another process can open this buffer."""
     if find_spec("pyarrow") is None or find_spec("obstore") is None:
         raise needs_extra("--events needs the buffer", "buffer")
-    from tenure.buffer.store.interface import open_store
+    from tenure.objects.store import open_store
 
     open_store(url)
     if url.startswith("memory:"):

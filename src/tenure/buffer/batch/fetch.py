@@ -6,11 +6,12 @@ import asyncio
 
 from tenure.buffer.batch.format import Batch, Descriptor, decode_batch, gone
 from tenure.buffer.loop import background
-from tenure.buffer.metrics import BufferMetrics, Metered
+from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.store.interface import ObjectMissing, ObjectStore, open_store
-from tenure.buffer.store.retrying import RetryingStore
 from tenure.errors import Corrupt
+from tenure.objects.metered import Metered
+from tenure.objects.retrying import RetryingStore
+from tenure.objects.store import ObjectMissing, ObjectStore, open_store
 
 __all__ = ["FetchHandle"]
 

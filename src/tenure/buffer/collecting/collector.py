@@ -20,10 +20,10 @@ from tenure.buffer.manifest.format import Floor, Op, State, Trim, Void, decode
 from tenure.buffer.manifest.journal import Journal
 from tenure.buffer.manifest.keys import BATCH, CHECKPOINT, DELTA, RUN, freed_key, successor
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.store.interface import ObjectInfo, ObjectStore
-from tenure.buffer.store.retrying import RetryingStore
 from tenure.clock import Clock
 from tenure.errors import LeaseLost, TenureError
+from tenure.objects.retrying import RetryingStore
+from tenure.objects.store import ObjectInfo, ObjectStore
 
 __all__ = ["BackgroundCollector", "Backlog", "Collected", "Collector"]
 

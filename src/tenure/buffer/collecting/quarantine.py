@@ -11,11 +11,12 @@ from tenure.buffer.manifest import decide
 from tenure.buffer.manifest.catalog import Catalog
 from tenure.buffer.manifest.journal import Journal
 from tenure.buffer.manifest.keys import QUARANTINE, quarantine_key
-from tenure.buffer.metrics import BufferMetrics, Metered
+from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.store.interface import ObjectStore
-from tenure.buffer.store.retrying import RetryingStore
 from tenure.errors import Invalid, NotFound
+from tenure.objects.metered import Metered
+from tenure.objects.retrying import RetryingStore
+from tenure.objects.store import ObjectStore
 
 __all__ = ["Quarantined", "find_quarantined", "quarantine", "record_quarantine"]
 

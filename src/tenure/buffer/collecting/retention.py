@@ -17,8 +17,8 @@ from tenure.buffer.manifest.catalog import Catalog
 from tenure.buffer.manifest.format import Op, State
 from tenure.buffer.manifest.journal import Journal
 from tenure.buffer.settings import RETAIN_FOR_MS_MAX, BufferSettings
-from tenure.buffer.store.interface import ObjectStore
 from tenure.errors import Invalid
+from tenure.objects.store import ObjectStore
 
 __all__ = ["Kept", "ask_retention", "first_needed", "first_unacknowledged", "kept_for", "set_retention"]
 

@@ -7,9 +7,9 @@ import secrets
 from tenure.buffer.manifest.format import FORMAT, Delta, Genesis, Marker, State, decode, encode
 from tenure.buffer.manifest.keys import MARKER, delta_key, fresh_id
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.store.interface import ObjectExists, OutcomeUnknown, StoreRefused
-from tenure.buffer.store.retrying import RetryingStore
 from tenure.errors import Conflict, Corrupt
+from tenure.objects.retrying import RetryingStore
+from tenure.objects.store import ObjectExists, OutcomeUnknown, StoreRefused
 
 __all__ = ["create_buffer", "find_buffer", "probe"]
 

@@ -9,7 +9,7 @@ from tenure.buffer.manifest.catalog import Catalog
 from tenure.buffer.manifest.format import Group, State
 from tenure.buffer.manifest.journal import Journal
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.store.interface import ObjectStore
+from tenure.objects.store import ObjectStore
 
 __all__ = ["GroupStat", "drop_group", "group_stat", "group_stats", "groups"]
 

@@ -18,12 +18,13 @@ from tenure.buffer.manifest.fold import fold
 from tenure.buffer.manifest.format import FORMAT, Delta, Marker, Op, State, checksum_of, decode, encode
 from tenure.buffer.manifest.keys import CHECKPOINT, delta_key, freed_key, fresh_id
 from tenure.buffer.manifest.upkeep import Upkeep
-from tenure.buffer.metrics import BufferMetrics, Metered
+from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.store.interface import ObjectStore, open_store
-from tenure.buffer.store.retrying import RetryingStore
 from tenure.clock import Clock, SystemClock
 from tenure.errors import Corrupt, Invalid, NotFound, Overloaded, TenureError
+from tenure.objects.metered import Metered
+from tenure.objects.retrying import RetryingStore
+from tenure.objects.store import ObjectStore, open_store
 
 __all__ = ["Decision", "Journal"]
 

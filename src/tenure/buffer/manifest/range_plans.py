@@ -10,11 +10,12 @@ import logging
 
 from tenure.buffer.manifest.format import FORMAT, Cut, decode, encode
 from tenure.buffer.manifest.keys import PLAN, plan_key
-from tenure.buffer.metrics import BufferMetrics, Metered
+from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.store.interface import ObjectStore
-from tenure.buffer.store.retrying import RetryingStore
 from tenure.errors import Corrupt, Overloaded, TenureError
+from tenure.objects.metered import Metered
+from tenure.objects.retrying import RetryingStore
+from tenure.objects.store import ObjectStore
 
 __all__ = ["RangePlans"]
 

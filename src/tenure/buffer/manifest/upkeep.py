@@ -25,8 +25,8 @@ from tenure.buffer.manifest.format import (
 from tenure.buffer.manifest.keys import CHECKPOINT, checkpoint_key, run_key
 from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.store.retrying import RetryingStore
 from tenure.errors import Invalid, TenureError
+from tenure.objects.retrying import RetryingStore
 
 __all__ = ["Upkeep", "run_of"]
 

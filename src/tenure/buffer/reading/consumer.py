@@ -19,9 +19,9 @@ from tenure.buffer.manifest.journal import Journal
 from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.reading.lag import Lag, lag_of
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.store.interface import ObjectStore
 from tenure.clock import Clock
 from tenure.errors import Closed, Corrupt, Invalid, LeaseLost
+from tenure.objects.store import ObjectStore
 
 __all__ = ["Consumer"]
 

@@ -9,7 +9,7 @@ import msgspec
 
 from tenure.buffer.batch.format import Range
 from tenure.buffer.manifest.format import Entry
-from tenure.buffer.store.interface import Bytes
+from tenure.objects.store import Bytes
 
 __all__ = ["PendingBatch", "Position", "WriteHandle"]
 

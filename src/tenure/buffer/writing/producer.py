@@ -15,12 +15,12 @@ from tenure.buffer.manifest.journal import Journal
 from tenure.buffer.manifest.keys import is_fresh_id
 from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.settings import FOOTER_BYTES_MAX, BufferSettings
-from tenure.buffer.store.interface import ObjectStore
 from tenure.buffer.writing.budget import Budget, Turns
 from tenure.buffer.writing.pending import PendingBatch, WriteHandle, footer_bytes_of, weight_of
 from tenure.buffer.writing.uploads import Uploader
 from tenure.clock import Clock
 from tenure.errors import Closed, Corrupt, Indeterminate, Invalid, TenureError
+from tenure.objects.store import ObjectStore
 
 __all__ = ["Producer"]
 

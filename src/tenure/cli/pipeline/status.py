@@ -93,7 +93,7 @@ def _of_buffer(pipeline: Pipeline) -> Payload:
     import asyncio
 
     from tenure.buffer.manifest.groups import group_stat
-    from tenure.buffer.store.interface import open_store
+    from tenure.objects.store import open_store
 
     store = open_store(pipeline.buffer_url)
     group = asyncio.run(group_stat(store, pipeline.source.group))

@@ -21,8 +21,8 @@ from tenure.buffer.inspect import entries
 from tenure.buffer.loop import background
 from tenure.buffer.reading.lag import Lag
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.store.interface import ObjectStore, open_store
 from tenure.errors import Conflict, Invalid
+from tenure.objects.store import ObjectStore, open_store
 from tenure.spark.jobs.plan import Limits, Planned, take_fitting
 from tenure.spark.jobs.range_writer import OnRange, RangeWriter, Summary, Transform, write_range
 from tenure.spark.jobs.retrying import RETRY_MS, OnWait, Retrying, Stopped

@@ -14,8 +14,8 @@ from typing import Final
 
 from tenure import errors
 from tenure.buffer.ingest.sink import says_disk_full
-from tenure.buffer.store.interface import OutcomeUnknown, StoreFull
 from tenure.errors import Conflict, Denied, LeaseLost, Overloaded, TenureError
+from tenure.objects.store import OutcomeUnknown, StoreFull
 
 __all__ = ["is_of_spark", "is_of_the_rows", "job_error", "named_causes", "reason_of", "transient_error"]
 

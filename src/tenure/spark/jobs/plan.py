@@ -20,9 +20,9 @@ from tenure.buffer.loop import background
 from tenure.buffer.manifest.range_plans import RangePlans
 from tenure.buffer.reading.lag import Lag
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.store.interface import ObjectStore, open_store
 from tenure.errors import Conflict, Invalid
 from tenure.limits import check_limits
+from tenure.objects.store import ObjectStore, open_store
 
 __all__ = ["Limits", "Plan", "Planned", "balance", "take_fitting"]
 

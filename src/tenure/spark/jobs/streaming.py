@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tenure.buffer.ingest.sink import Commit
-from tenure.buffer.store.interface import open_store
 from tenure.errors import Invalid
+from tenure.objects.store import open_store
 from tenure.spark.sinks.protocol import SparkSink
 from tenure.spark.stream.offsets import checkpoint_store_url, offsets_of
 

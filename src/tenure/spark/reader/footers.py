@@ -14,11 +14,12 @@ import pyarrow.parquet as pq
 
 from tenure.buffer.batch.format import Descriptor, Range, footer_ranges, gone, unusable
 from tenure.buffer.loop import background
-from tenure.buffer.metrics import BufferMetrics, Metered
+from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.settings import FOOTER_BYTES_MAX
-from tenure.buffer.store.interface import ObjectMissing, ObjectStore, open_store
-from tenure.buffer.store.retrying import RetryingStore
 from tenure.errors import Corrupt, Invalid
+from tenure.objects.metered import Metered
+from tenure.objects.retrying import RetryingStore
+from tenure.objects.store import ObjectMissing, ObjectStore, open_store
 from tenure.spark.reader.settings import ReaderSettings
 
 __all__ = ["read_footers"]

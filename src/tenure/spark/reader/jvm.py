@@ -20,8 +20,8 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from tenure.buffer.batch.format import Descriptor, Range
-from tenure.buffer.store.interface import ObjectStore
 from tenure.errors import Invalid
+from tenure.objects.store import ObjectStore
 from tenure.spark.jobs.plan import Planned
 from tenure.spark.reader.columns import RAW
 from tenure.spark.reader.footers import read_footers

@@ -6,8 +6,8 @@ import logging
 from typing import TYPE_CHECKING, Literal, get_args
 
 from tenure.buffer.batch.fetch import FetchHandle
-from tenure.buffer.store.interface import open_store
 from tenure.errors import Corrupt, Invalid
+from tenure.objects.store import open_store
 from tenure.spark.jobs.plan import Planned
 from tenure.spark.reader.columns import spark_schema
 from tenure.spark.reader.jvm import jvm_reaches, jvm_root, read_with_jvm

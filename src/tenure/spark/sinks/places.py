@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from tenure.buffer.store.interface import ObjectStore, open_store
 from tenure.errors import Invalid
+from tenure.objects.store import ObjectStore, open_store
 
 __all__ = ["Place", "plain_path"]
 

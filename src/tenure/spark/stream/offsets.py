@@ -18,8 +18,8 @@ from urllib.parse import quote
 import msgspec
 
 from tenure.buffer.loop import background
-from tenure.buffer.store.interface import ObjectMissing, open_store
 from tenure.errors import Corrupt, Invalid, NotFound
+from tenure.objects.store import ObjectMissing, open_store
 
 __all__ = ["Offset", "StreamRange", "checkpoint_store_url", "offsets_of", "parse_offsets", "seq_of"]
 

@@ -14,12 +14,13 @@ from tenure.buffer.batch.format import Batch, Descriptor
 from tenure.buffer.collecting.quarantine import Quarantined
 from tenure.buffer.loop import background
 from tenure.buffer.manifest.keys import quarantine_key
-from tenure.buffer.metrics import BufferMetrics, Metered
+from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.store.interface import open_store
-from tenure.buffer.store.retrying import RetryingStore
 from tenure.clock import SystemClock
 from tenure.errors import Corrupt
+from tenure.objects.metered import Metered
+from tenure.objects.retrying import RetryingStore
+from tenure.objects.store import open_store
 from tenure.spark.reader.columns import to_arrow
 from tenure.spark.reader.prefetch import prefetch
 

@@ -44,7 +44,7 @@ def _check_topic(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def _check_store(pipeline: Pipeline) -> Iterator[Problem]:
-    from tenure.buffer.store.interface import open_store
+    from tenure.objects.store import open_store
 
     try:
         open_store(pipeline.buffer_url)

@@ -15,8 +15,8 @@ import msgspec
 
 from tenure.buffer.loop import background
 from tenure.buffer.manifest.keys import NOTE, note_key, notes_prefix
-from tenure.buffer.store.interface import ObjectMissing, ObjectStore, open_store
 from tenure.errors import Invalid, TenureError
+from tenure.objects.store import ObjectMissing, ObjectStore, open_store
 from tenure.spark.pipeline.notes.run import Run
 
 __all__ = ["RUNS_KEPT_MAX", "begin_run", "last_run", "note_run", "runs_of"]

@@ -18,11 +18,12 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from tenure.buffer.metrics import BufferMetrics, Metered
+from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.store.interface import ObjectInfo, ObjectMissing, ObjectStore
-from tenure.buffer.store.retrying import RetryingStore
 from tenure.errors import Corrupt, Invalid, Overloaded
+from tenure.objects.metered import Metered
+from tenure.objects.retrying import RetryingStore
+from tenure.objects.store import ObjectInfo, ObjectMissing, ObjectStore
 from tenure.spark.sinks.files.lines import Line, Mark, decode, encode, mark_line
 
 __all__ = ["LOG", "FileLog", "LogState"]

@@ -15,7 +15,7 @@ import secrets
 import shutil
 
 from tenure.buffer.ingest.sink import Commit
-from tenure.buffer.store.retrying import RetryingStore
+from tenure.objects.retrying import RetryingStore
 from tenure.spark.sinks.files.lines import Line, file_line
 from tenure.spark.sinks.files.log import LogState
 from tenure.spark.sinks.places import Place

@@ -16,11 +16,12 @@ from collections.abc import Sequence
 import msgspec
 
 from tenure.buffer.loop import background
-from tenure.buffer.metrics import BufferMetrics, Metered
+from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.settings import BufferSettings
-from tenure.buffer.store.interface import ObjectInfo, ObjectMissing, open_store
-from tenure.buffer.store.retrying import RetryingStore
 from tenure.errors import Corrupt
+from tenure.objects.metered import Metered
+from tenure.objects.retrying import RetryingStore
+from tenure.objects.store import ObjectInfo, ObjectMissing, open_store
 from tenure.spark.topic.staging.record import Batch, Chunk, Record, StagedFile, dump_record, load_record
 
 __all__ = ["Staging"]

@@ -4,23 +4,38 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from tenure.backoff import backoff_ms
-from tenure.buffer.metrics import Metered
-from tenure.buffer.settings import BufferSettings
-from tenure.buffer.store.interface import Bytes, ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown, StoreFull
 from tenure.errors import Conflict, Invalid
+from tenure.objects.metered import Metered
+from tenure.objects.store import Bytes, ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown, StoreFull
 
-__all__ = ["RetryingStore"]
+__all__ = ["RetrySettings", "RetryingStore"]
 
 T = TypeVar("T")
+
+
+class RetrySettings(Protocol):
+    """How often and how soon a call is repeated."""
+
+    @property
+    def call_attempts_max(self) -> int:
+        """Return the attempts of one call whose outcome is unknown, before it counts as failed."""
+
+    @property
+    def backoff_ms(self) -> int:
+        """Return the first wait after a failure; it doubles, with full jitter."""
+
+    @property
+    def backoff_ms_max(self) -> int:
+        """Return the longest wait between attempts."""
 
 
 class RetryingStore:
     """A store whose reads, deletes and creates are repeated while their outcome is unknown, or there is no room."""
 
-    def __init__(self, store: Metered, settings: BufferSettings) -> None:
+    def __init__(self, store: Metered, settings: RetrySettings) -> None:
         self.store = store
         self._settings = settings
 

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
-from tenure.buffer.store.interface import (
+from tenure.errors import Invalid
+from tenure.objects.store import (
     Bytes,
     ObjectExists,
     ObjectInfo,
@@ -30,7 +31,6 @@ from tenure.buffer.store.interface import (
     StoreFull,
     StoreRefused,
 )
-from tenure.errors import Invalid
 
 __all__ = ["FileStore"]
 

@@ -132,13 +132,13 @@ def open_store(url: str) -> ObjectStore:
         raise Invalid("a store's URL carries no secret: set the provider's usual environment variables")
     match parts.scheme:
         case "file":
-            from tenure.buffer.store.file import FileStore
+            from tenure.objects.file_store import FileStore
 
             if parts.netloc not in {"", "localhost"} or not parts.path.startswith("/") or options:
                 raise Invalid("a file store's URL is file:///an/absolute/path", url=url)
             return FileStore(Path(unquote(parts.path)))
         case "s3" | "gs" | "az" | "memory":
-            from tenure.buffer.store.cloud import CloudStore
+            from tenure.objects.cloud_store import CloudStore
 
             return CloudStore(parts.scheme, parts.netloc, unquote(parts.path).strip("/"), options)
         case _:

@@ -1,1 +1,0 @@
-"""Object stores: the interface, a directory, the clouds, and retries."""
