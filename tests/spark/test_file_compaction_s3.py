@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tenure.buffer.ingest.sink import Commit
-from tenure.buffer.loop import background
+from tenure.objects.background import background
 from tenure.objects.cloud_store import CloudStore
 from tenure.spark.sinks.files.compaction import FileCompaction
 from tenure.spark.sinks.files.log import FileLog

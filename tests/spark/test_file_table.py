@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import functions as f
 
 from tenure.buffer.ingest.sink import Commit
-from tenure.buffer.loop import BackgroundLoop, background
+from tenure.objects.background import BackgroundLoop, background
 from tenure.errors import Conflict, Invalid
 from tenure.spark.jobs.compact_table import CompactedTable, compact_table
 from tenure.spark.sinks.files.log import FileLog

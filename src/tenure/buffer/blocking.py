@@ -7,7 +7,7 @@ from types import TracebackType
 
 from tenure.buffer.batch.fetch import FetchHandle
 from tenure.buffer.batch.format import Batch, Descriptor
-from tenure.buffer.loop import background
+from tenure.objects.background import background
 from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.reading import consumer
 from tenure.buffer.reading.lag import Lag

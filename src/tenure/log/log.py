@@ -135,7 +135,7 @@ class FileLog(SegmentWriter):
             raise Invalid(f"segment {segment} cannot be dropped: only the oldest can, and never the one being written")
         self._append_own(KIND_DROPPED, segment.to_bytes(8, "little"))
         batch = self.write()
-        self._removals.append(Removal(segment, used_bytes=self._heads[1].previous_end))
+        self._removals.append(Removal(segment, batch=batch, used_bytes=self._heads[1].previous_end))
         self._reclaimed_bytes = 0
         self._dropped = segment
         self._closed_bytes -= self._heads[1].previous_end
@@ -167,6 +167,10 @@ class FileLog(SegmentWriter):
         if self._rolls and self.failed is None and not self._closed:
             self.sync()
 
+    def _begin_epoch(self, scan: Scan) -> tuple[int, int]:
+        """Return the number of this opening, and the last batch that is durable: all that was found."""
+        return scan.epoch + 1, scan.end.batch - 1
+
     def _recover(self, scan: Scan) -> Iterator[Frame]:
         """Replay, then make the log ready: repair the tail, log this opening's epoch, clear what was dropped."""
         yield from scan.frames()
@@ -177,8 +181,8 @@ class FileLog(SegmentWriter):
         except OSError as error:
             raise opening_error("repairing the end of the log", error) from error
         self.pending_batch = end.batch
-        self.written_batch = self.synced_batch = end.batch - 1
-        self.epoch = scan.epoch + 1
+        self.written_batch = end.batch - 1
+        self.epoch, self.synced_batch = self._begin_epoch(scan)
         self._last_offset, self._last_crc, self._dropped = end.last_offset, end.last_crc, end.dropped
         self._use(self._heads[-1], file, end=end.offset, capacity=capacity)
         try:

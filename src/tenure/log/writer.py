@@ -29,7 +29,7 @@ from tenure.log.opening import NO_ROOM, no_room_error
 from tenure.log.reader import SegmentFiles
 from tenure.log.segment import HEAD_BYTES, Head
 from tenure.log.spare_segments import Spare, Spares, spare_size
-from tenure.log.sync import FileSync, Removal, Roll, Syncs
+from tenure.log.sync import FileSync, Goal, Removal, Roll, Syncs
 
 __all__ = ["OFFSET_MAX", "SegmentWriter"]
 
@@ -180,17 +180,22 @@ class SegmentWriter:
         segment = self._heads[-1].number
         self._files.pin(segment)
         file = self._file if self.written_batch > self.synced_batch else None
+        goal = self._goal() if file is not None else Goal(self.written_batch, segment)
         rolls = tuple(self._rolls) if self._rolls else ()
-        removals = tuple(self._removals) if self._removals else ()
+        removals = tuple(each for each in self._removals if each.batch <= goal.batch) if self._removals else ()
         begun, self._sync_begun_at = self._sync_begun_at, self._base + self._written_end
         return self._syncs.begin(
             file,
             segment=segment,
-            batch=self.written_batch,
+            goal=goal,
             fresh_bytes=self._sync_begun_at - begun,
             rolls=rolls,
             removals=removals,
         )
+
+    def _goal(self) -> Goal:
+        """Return how far a sync that begins now goes: as far as was written."""
+        return Goal(self.written_batch, self._heads[-1].number)
 
     def end_sync(self, sync: Sync) -> int:
         assert isinstance(sync, FileSync)
@@ -200,8 +205,8 @@ class SegmentWriter:
             raise self.failed
         if sync.error is not None:
             self._fail("syncing", sync.error)
-        if sync.batch > self.synced_batch:
-            self.synced_batch = sync.batch
+        if sync.goal.batch > self.synced_batch:
+            self.synced_batch = sync.goal.batch
         if self._removals and self._removals[0].is_done:
             self._removals = [removal for removal in self._removals if not removal.is_done]
             if self.crowded:
@@ -213,7 +218,7 @@ class SegmentWriter:
     def sync(self) -> int:
         self._check_ready()
         self.write()
-        if self.synced_batch < self.written_batch:
+        while self.synced_batch < self.written_batch:
             sync = self.begin_sync()
             sync.run()
             self.end_sync(sync)
@@ -409,9 +414,14 @@ class SegmentWriter:
                 self._fail("making a segment", error)
             raise no_room_error(error) from error
 
-    def _fail(self, what: str, error: OSError) -> NoReturn:
-        """Turn read-only for good. Raises Indeterminate, as for every caller that waits for durability."""
-        if self.failed is None:
+    def _fail(self, what: str, error: OSError | TenureError) -> NoReturn:
+        """Turn read-only for good. Raises Indeterminate, as for every caller that waits for durability, or the error
+        of the log's home.
+        """
+        if self.failed is None and isinstance(error, TenureError):
+            self.failed = error
+        elif self.failed is None:
+            assert isinstance(error, OSError)
             why = error.strerror or error
             message = f"{what} failed: {why}. Whether the last batches are durable is unknown; the log is read-only."
             self.failed = Indeterminate(message, errno=error.errno)

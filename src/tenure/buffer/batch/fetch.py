@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tenure.buffer.batch.format import Batch, Descriptor, decode_batch, gone
-from tenure.buffer.loop import background
+from tenure.objects.background import background
 from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.settings import BufferSettings
 from tenure.errors import Corrupt

@@ -18,7 +18,7 @@ import msgspec
 from tenure.buffer.batch.format import Descriptor
 from tenure.buffer.collecting.quarantine import find_quarantined
 from tenure.buffer.inspect import entries
-from tenure.buffer.loop import background
+from tenure.objects.background import background
 from tenure.buffer.reading.lag import Lag
 from tenure.buffer.settings import BufferSettings
 from tenure.errors import Conflict, Invalid

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tenure.buffer.inspect import buffer_id
-from tenure.buffer.loop import background
+from tenure.objects.background import background
 from tenure.errors import Conflict, Invalid, LeaseLost
 from tenure.spark.jobs.causes import named_causes
 from tenure.spark.jobs.plan import Limits, Plan

@@ -16,7 +16,7 @@ from tenure.buffer.batch.format import Descriptor
 from tenure.buffer.blocking import Consumer
 from tenure.buffer.collecting.quarantine import find_quarantined
 from tenure.buffer.ingest.sink import Commit
-from tenure.buffer.loop import background
+from tenure.objects.background import background
 from tenure.buffer.manifest.range_plans import RangePlans
 from tenure.buffer.reading.lag import Lag
 from tenure.buffer.settings import BufferSettings

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tenure.buffer.batch.format import Descriptor, Range, footer_ranges, gone, unusable
-from tenure.buffer.loop import background
+from tenure.objects.background import background
 from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.settings import FOOTER_BYTES_MAX
 from tenure.errors import Corrupt, Invalid

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from tenure.buffer.loop import background
+from tenure.objects.background import background
 from tenure.errors import Corrupt, Invalid, NotFound
 from tenure.objects.store import ObjectMissing, open_store
 

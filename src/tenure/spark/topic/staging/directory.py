@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tenure.buffer.loop import background
+from tenure.objects.background import background
 from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.settings import BufferSettings
 from tenure.errors import Corrupt

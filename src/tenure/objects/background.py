@@ -23,7 +23,7 @@ class BackgroundLoop:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="tenure-buffer", daemon=True)
+        self._thread = threading.Thread(target=self._loop.run_forever, name="tenure-store", daemon=True)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

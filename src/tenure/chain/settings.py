@@ -1,0 +1,41 @@
+"""Every limit and time of a log's home, in one place."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tenure.limits import MIB, check_limits
+
+__all__ = ["ChainSettings"]
+
+
+class ChainSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits and times of the chain and of its one leader."""
+
+    link_bytes_max: int = 8 * MIB
+    """A link holds at most this many bytes of batches, and one batch however large it is."""
+    link_object_bytes_max: int = 4096 * MIB
+    """The largest link that is read."""
+    lapse_ms: int = 1_500
+    """After this long without a link, by either clock, the next one counts only if its epoch was not freed meanwhile:
+    the machine may have been suspended, or restored from a snapshot.
+    """
+    prove_ms: int = 10_000
+    """How often a leader looks whether its last link is still there and its next slot still free."""
+    hint_ms: int = 5_000
+    """How often a leader writes that it is alive."""
+    silence_ms: int = 15_000
+    """How long another directory's leader must have been silent before this one takes over."""
+    place_ms: int = 5_000
+    """How often a leader notes beside its log how far the chain goes, which is where its next start begins to read."""
+    reads_max: int = 32
+    """Links read at once while catching up."""
+    call_attempts_max: int = 8
+    """Attempts of one store call whose outcome is unknown, before opening fails. A link under way has no such limit."""
+    backoff_ms: int = 10
+    """The first wait after a failure; it doubles, with full jitter."""
+    backoff_ms_max: int = 2_000
+    """The longest wait between two attempts."""
+
+    def __post_init__(self) -> None:
+        check_limits(self, zero={"lapse_ms", "silence_ms", "backoff_ms"})
