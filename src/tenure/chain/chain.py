@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from tenure.chain.keys import link_key, mark_key
 from tenure.chain.link import Link, digest
@@ -13,6 +13,10 @@ from tenure.errors import Conflict, Corrupt, NotFound
 from tenure.objects.retrying import RetryingStore
 
 __all__ = ["Chain", "Freed"]
+
+
+def _never() -> bool:
+    return False
 
 
 class Freed(NotFound):
@@ -55,6 +59,16 @@ class Chain:
     async def read(self, epoch: int, number: int) -> bytes | None:
         """Return the object in a slot, None where it is free."""
         return await self.store.find(link_key(epoch, number), self.settings.link_object_bytes_max)
+
+    async def create(self, epoch: int, number: int, data: bytes, *, is_over: Callable[[], bool] = _never) -> bytes | None:
+        """Create the object in a slot; return None where it is this one, else the bytes that are there.
+
+        The same bytes are sent until the outcome is known. Raises OutcomeUnknown once ``is_over`` returns True.
+        """
+        limit = self.settings.link_object_bytes_max
+        key = link_key(epoch, number)
+        created = await self.store.create_until_known(key, data, limit_bytes=limit, is_over=is_over)
+        return None if created.is_mine else created.theirs or b""
 
     async def is_freed(self, epoch: int) -> bool:
         """Return whether links of an epoch may have been deleted."""

@@ -61,12 +61,14 @@ async def find_home(store: RetryingStore) -> HomeFacts | None:
 
 async def create_home(
     store: RetryingStore, log_id: bytes, *, epoch: int, nonce: bytes, url: str, now_ms: int
-) -> HomeFacts | None:
-    """Create the genesis, then ``home.json``; None where another process was faster: find that one's."""
+) -> None:
+    """Create the genesis, then ``home.json``. Another process may be faster: ``find_home`` returns what is there then.
+
+    Raises StoreFull, StoreRefused where nothing was created, else OutcomeUnknown.
+    """
     genesis = Link(Kind.FENCE, log_id, epoch + 1, 0, NO_DIGEST, nonce, log_ms=now_ms, url=url)
-    if (await store.create_until_known(link_key(epoch, 0), genesis.pack())) is not None:
-        return None
-    return await _write(store, HomeFacts(log_id=log_id.hex(), epoch=epoch, created_ms=now_ms))
+    if await store.create(link_key(epoch, 0), genesis.pack()):
+        await _write(store, HomeFacts(log_id=log_id.hex(), epoch=epoch, created_ms=now_ms))
 
 
 async def _from_genesis(store: RetryingStore, key: str) -> HomeFacts:

@@ -30,7 +30,7 @@ async def challenge(chain: Chain, place: Place, *, nonce: bytes, url: str, clock
     await _check_before(chain, place)
     fence = Link(Kind.FENCE, chain.log_id, place.epoch + 1, place.number, place.digest, nonce, url=url)
     data = fence.pack()
-    if (await chain.store.create_until_known(link_key(place.epoch, place.number), data)) is not None:
+    if (await chain.create(place.epoch, place.number, data)) is not None:
         return None
     await _check_after(chain, place, data)
     return Leadership(chain, place.after(fence, digest(data)), fence=fence, clock=clock)
@@ -100,7 +100,7 @@ class Leadership:
         data = link.pack()
         self._sending = digest(data)
         sent_ms = (self.clock.boot_ms(), self.clock.wall_ms())
-        found = await self.chain.store.create_until_known(link_key(place.epoch, place.number), data, self.is_over)
+        found = await self.chain.create(place.epoch, place.number, data, is_over=self.is_over)
         if found is not None:
             self.lost = await self._verdict(found)
             raise self.lost

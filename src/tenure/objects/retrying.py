@@ -124,6 +124,10 @@ class RetryingStore:
     async def copy(self, source: str, target: str) -> None:
         await self.repeat(lambda: self.store.copy(source, target))
 
+    async def put(self, key: str, data: Bytes) -> None:
+        """Write an object over any other at its key, where the last writer may win."""
+        await self.repeat(lambda: self.store.put(key, data))
+
     async def delete(self, keys: Sequence[str]) -> None:
         await self.repeat(lambda: self.store.delete(keys))
 
