@@ -60,7 +60,9 @@ class Chain:
         """Return the object in a slot, None where it is free."""
         return await self.store.find(link_key(epoch, number), self.settings.link_object_bytes_max)
 
-    async def create(self, epoch: int, number: int, data: bytes, *, is_over: Callable[[], bool] = _never) -> bytes | None:
+    async def create(
+        self, epoch: int, number: int, data: bytes, *, is_over: Callable[[], bool] = _never
+    ) -> bytes | None:
         """Create the object in a slot; return None where it is this one, else the bytes that are there.
 
         The same bytes are sent until the outcome is known. Raises OutcomeUnknown once ``is_over`` returns True.

@@ -1,8 +1,8 @@
 """The local copy of a log whose home is a chain: the same bytes at the same places.
 
-A link is sent after its bytes are durable here, so a directory that was not lost holds at least what its own epochs have
-in the chain, and perhaps a tail that was never sent. Where another directory led meanwhile, or the bytes differ, the
-tail is of a history that did not happen: it is moved aside, never silently dropped.
+A link is sent after its bytes are durable here, so a directory that was not lost holds at least what its own epochs
+have in the chain, and perhaps a tail that was never sent. Where another directory led meanwhile, or the bytes differ,
+the tail is of a history that did not happen: it is moved aside, never silently dropped.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tenure.chain.place import End
 from tenure.log.disk import Disk, File, write_whole
 from tenure.log.frame import CHUNK_BYTES, nonzero_end
 from tenure.log.segment import SEGMENTS, segment_name, segment_numbers
+from tenure.log.spare_segments import unpublished_name
 from tenure.log.unpublished import clear_spares
 
 __all__ = ["DIVERGED", "LocalCopy"]
@@ -37,9 +38,25 @@ class LocalCopy:
         return all(self._holds(run) for run in runs)
 
     def _holds(self, run: Run) -> bool:
+        if run.offset == 0:
+            self._publish(run)
         with suppress(FileNotFoundError):
             return self._disk.pread(self._file(run.segment, create=False), len(run.data), run.offset) == run.data
         return False
+
+    def _publish(self, run: Run) -> None:
+        """Give a segment its name where its writer died between the link that begins it and that."""
+        name = unpublished_name(run.segment)
+        if run.segment in segment_numbers(self._disk) or name.rpartition("/")[2] not in self._disk.listdir(SEGMENTS):
+            return
+        file = self._disk.open(name)
+        try:
+            is_same = self._disk.pread(file, len(run.data), 0) == run.data
+        finally:
+            self._disk.close(file)
+        if is_same:
+            self._disk.rename(name, segment_name(run.segment))
+            self._disk.sync_dir(SEGMENTS)
 
     def write(self, runs: Sequence[Run]) -> None:
         """Write the bytes of a link at their places."""
@@ -97,6 +114,7 @@ class LocalCopy:
         for file in self._files.values():
             self._disk.sync(file)
         self.close()
+        self._disk.mkdir(SEGMENTS)
         self._disk.sync_dir(SEGMENTS)
         self._disk.sync_dir("")
 

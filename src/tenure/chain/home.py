@@ -59,9 +59,7 @@ async def find_home(store: RetryingStore) -> HomeFacts | None:
     return None
 
 
-async def create_home(
-    store: RetryingStore, log_id: bytes, *, epoch: int, nonce: bytes, url: str, now_ms: int
-) -> None:
+async def create_home(store: RetryingStore, log_id: bytes, *, epoch: int, nonce: bytes, url: str, now_ms: int) -> None:
     """Create the genesis, then ``home.json``. Another process may be faster: ``find_home`` returns what is there then.
 
     Raises StoreFull, StoreRefused where nothing was created, else OutcomeUnknown.

@@ -11,9 +11,10 @@ A run is a piece of a segment at its place, so a copy of the log that is written
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Sequence
 from enum import IntEnum
-from struct import Struct, error as StructError
+from struct import Struct
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -95,7 +96,7 @@ class Link(NamedTuple):
     def unpack(cls, data: bytes, key: str) -> Link:
         """Decode an object; raises Corrupt where it is damaged, of a newer format, or no link."""
         if data[:8] == _MAGIC and len(data) >= 12 and (version := int.from_bytes(data[8:12], "little")) > FORMAT:
-            message = f"{key} has format {version}, this program reads up to {FORMAT}: use a newer one. Nothing changed."
+            message = f"{key} has format {version}, this program reads up to {FORMAT}: use a newer one"
             raise Corrupt(message, code="format_too_new", key=key, format=version)
         if len(data) < _HEAD.size + _CRC.size or data[:8] != _MAGIC:
             raise Corrupt(f"{key} is no link of a chain: something else wrote there", key=key)
@@ -103,7 +104,7 @@ class Link(NamedTuple):
             raise Corrupt(f"{key} fails its checksum: it is damaged in the store", key=key)
         try:
             return cls._decode(data)
-        except (StructError, ValueError) as error:
+        except (struct.error, ValueError) as error:
             raise Corrupt(f"{key} cannot be read: {error}", key=key) from error
 
     @classmethod

@@ -138,7 +138,7 @@ class Member:
             self._copy.write(link.runs)
 
     async def _wait_for_silence(self, chain: Chain, notes: Notes) -> None:
-        """Wait until the leader of another directory has been silent for long enough. Raises Conflict where it lives."""
+        """Wait until another directory's leader has been silent for long enough. Raises Conflict where it lives."""
         place, first = notes.place, await read_hint(self._store, notes.leader)
         until_ms = self._clock.boot_ms() + self._settings.silence_ms
         while self._clock.boot_ms() < until_ms:

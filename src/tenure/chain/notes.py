@@ -1,7 +1,7 @@
 """What a directory knows of its home: which log it is a copy of, how far it went, and which fences are its own.
 
-The file is written whole and durably, under a temporary name first. Everything in it but the nonces is a hint: the chain
-itself says what is true.
+The file is written whole and durably, under a temporary name first. Everything in it but the nonces is a hint: the
+chain itself says what is true.
 """
 
 from __future__ import annotations

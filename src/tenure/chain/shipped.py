@@ -1,7 +1,8 @@
 """A log whose home is a chain: a `FileLog` whose sync also creates a link.
 
-What a sync makes durable here is read back from the segment files and sent as one link. So nothing is kept in memory for
-it, and a tail that an earlier life had not sent is sent in the same way. ``synced_batch`` means that the home has it.
+What a sync makes durable here is read back from the segment files and sent as one link. So nothing is kept in memory
+for it, and a tail that an earlier life had not sent is sent in the same way. ``synced_batch`` means that the home has
+it.
 """
 
 from __future__ import annotations

@@ -157,9 +157,7 @@ class Syncs:
         rolls: Sequence[Roll],
         removals: Sequence[Removal],
     ) -> FileSync:
-        sync = FileSync(
-            self, file, segment=segment, goal=goal, fresh_bytes=fresh_bytes, rolls=rolls, removals=removals
-        )
+        sync = FileSync(self, file, segment=segment, goal=goal, fresh_bytes=fresh_bytes, rolls=rolls, removals=removals)
         self._under_way.append(sync)
         return sync
 
