@@ -8,7 +8,7 @@ caller may send a thousand commands and then wait for one write; a caller that a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar, cast
 
 from tenure.broker.answer import Answer
@@ -144,6 +144,14 @@ class Broker(CommandMethods):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def give_up(self, error: TenureError) -> None:
+        """Take nothing more, for good: another process leads the log now, or its home is damaged."""
+        self._serving.committer.fail(error)
+
+    def when_failed(self, call: Callable[[], None]) -> None:
+        """Have ``call`` called once the log has failed."""
+        self._serving.when_failed = call
 
     async def close(self) -> None:
         """Answer waiting callers with Closed, write and sync everything, write a checkpoint, release the directory."""

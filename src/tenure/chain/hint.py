@@ -7,7 +7,7 @@ import msgspec
 from tenure.chain.keys import hint_key
 from tenure.objects.retrying import RetryingStore
 
-__all__ = ["HintContent", "read_hint", "write_hint"]
+__all__ = ["HintContent", "read_hint", "remove_hint", "write_hint"]
 
 _HINT_BYTES_MAX = 64 * 1024
 
@@ -32,3 +32,8 @@ async def read_hint(store: RetryingStore, nonce: str) -> HintContent | None:
         return None if data is None else msgspec.json.decode(data, type=HintContent)
     except msgspec.MsgspecError:
         return None
+
+
+async def remove_hint(store: RetryingStore, nonce: str) -> None:
+    """Remove the hint of a leader that ends."""
+    await store.delete([hint_key(nonce)])

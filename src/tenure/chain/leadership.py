@@ -15,7 +15,7 @@ from tenure.chain.place import Place
 from tenure.clock import Clock
 from tenure.errors import Corrupt, Indeterminate, NotLeader
 
-__all__ = ["Leadership", "challenge"]
+__all__ = ["Leadership", "Lost", "challenge"]
 
 Lost = NotLeader | Indeterminate | Corrupt
 """Why a process does not lead any more: nothing happened, it is unknown, or the store is damaged."""
@@ -111,6 +111,11 @@ class Leadership:
         self.place = place.after(link, self._sending)
         if is_released:
             self.lost = NotLeader("this process has given the lead away", epoch=self.epoch)
+
+    async def release(self) -> None:
+        """Commit the last link of this epoch, which says that nothing follows. Raises as ``ship``."""
+        batch = self.place.end.batch
+        await self.ship((), first_batch=batch + 1, last_batch=batch, is_released=True)
 
     async def prove(self) -> None:
         """Look whether the last link is still there and the next slot is still free; ``lost`` is set where not.

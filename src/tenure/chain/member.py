@@ -23,6 +23,7 @@ from tenure.clock import Clock
 from tenure.errors import Conflict
 from tenure.log.disk import Disk
 from tenure.log.segment import list_heads
+from tenure.objects.probe import ROUNDS, probe
 from tenure.objects.retrying import RetryingStore
 
 __all__ = ["Member"]
@@ -51,7 +52,8 @@ class Member:
         """Return the leadership of a new epoch; the local segments then hold the chain, and perhaps a tail behind it.
 
         Raises Conflict where another directory leads and lives, where the prefix or the directory holds another log,
-        or where the directory holds a log that is in no home yet; Corrupt where the chain or the copy is damaged.
+        or where the directory holds a log that is in no home yet; Corrupt where the chain or the copy is damaged;
+        StoreRefused where the store does not keep create-if-absent.
         """
         notes, facts = await self._find()
         chain = Chain(self._store, bytes.fromhex(facts.log_id), self._settings)
@@ -80,6 +82,7 @@ class Member:
             )
         url = self._store.store.url
         facts = await find_home(self._store)
+        await probe(self._store, rounds=ROUNDS if facts is None else 1)
         while facts is None:
             if notes is not None and has_log:
                 raise Conflict(

@@ -7,6 +7,7 @@ it.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -17,7 +18,7 @@ from tenure.chain.leadership import Leadership
 from tenure.chain.link import Run
 from tenure.chain.notes import Notes, save_notes
 from tenure.chain.place import End
-from tenure.errors import Corrupt
+from tenure.errors import Corrupt, Overloaded, TenureError
 from tenure.log.disk import Disk
 from tenure.log.interface import Position, Sync
 from tenure.log.log import HANDLES_MAX, FileLog
@@ -30,6 +31,8 @@ from tenure.log.walk import Walk
 from tenure.objects.background import background
 
 __all__ = ["ShippedLog"]
+
+logger = logging.getLogger("tenure.chain")
 
 Piece = tuple[int, int, int]
 """A segment, and where a piece of it starts and ends."""
@@ -71,6 +74,19 @@ class ShippedLog(FileLog):
         while self._ends and self._ends[0].batch <= batch:
             self._shipped = self._ends.popleft()
         return batch
+
+    def close(self) -> None:
+        """Ship everything, give up the lead so that a successor need not wait, and release the directory."""
+        try:
+            if not self._closed and self._file != -1 and self.failed is None:
+                with suppress(Overloaded):
+                    self.seal()
+                background().run(self.leadership.release())
+                save_notes(self._disk, self._notes.after(self.leadership.last, self.leadership.place))
+        except (OSError, TenureError) as error:
+            logger.warning("the lead was not given up: the next start on another machine waits a while (%s)", error)
+        finally:
+            super().close()
 
     # How it is done.
 

@@ -82,6 +82,11 @@ class FileLog(SegmentWriter):
             raise opening_error("opening the log", error) from error
         return cls(disk, heads, segment_bytes=segment_bytes, handles_max=handles_max)
 
+    @property
+    def disk(self) -> Disk:
+        """The disk that the segments are on."""
+        return self._disk
+
     def read(self, location: int) -> tuple[int, int, bytes]:
         entry = self._pending.get(location)
         return entry if entry is not None else self._reader.read(location, self._salts.get(location >> 32))

@@ -20,7 +20,7 @@ from typing import Final
 from tenure.broker.answer import Reached, wait_future
 from tenure.broker.engine import Engine
 from tenure.core.level import Level
-from tenure.errors import Indeterminate, TenureError
+from tenure.errors import Indeterminate, NotLeader, TenureError
 from tenure.log.interface import Sync
 
 __all__ = ["Committer", "InlineSync"]
@@ -212,10 +212,12 @@ class Committer:
     def fail(self, error: TenureError) -> None:
         """Fail after a write or sync error: pending answers become Indeterminate, and nothing is written any more.
 
-        A caller whose batch had already reached its level is answered all the same.
+        Where another process leads the log now, nothing of them happened, and they say so. A caller whose batch had
+        already reached its level is answered all the same.
         """
         if self.failed is None:
-            self.failed = error if isinstance(error, Indeterminate) else Indeterminate(error.message)
+            is_known = isinstance(error, (Indeterminate, NotLeader))
+            self.failed = error if is_known else Indeterminate(error.message)
             logger.error("%s", self.failed.message)
         _resolve(self._write_waiters, self.engine.log.written_batch)
         for waiters in (self._write_waiters, self._sync_waiters):
