@@ -322,3 +322,26 @@ def test_a_prefix_that_holds_something_else_is_no_home():
         assert caught.value.code == "foreign_prefix"
 
     asyncio.run(live())
+
+
+@story
+async def test_a_fence_in_a_freed_slot_is_not_followed(world: World):
+    leader = await world.lead()
+    place = leader.place
+    await ship(leader, b"a")
+    await world.lead()
+    world.sim.objects[mark_key(place.epoch)] = (b"", 0)
+    world.sim.objects.pop(link_key(place.epoch, 0))
+    with pytest.raises(Freed):
+        await challenge(world.chain(), place, nonce=b"v" * 16, url="", clock=world.clock)
+    assert link_key(place.epoch, 0) in world.sim.objects, "the void fence lies there"
+    with pytest.raises(Freed):
+        await world.end(place)
+
+
+@story
+async def test_a_link_of_another_history_is_damage(world: World):
+    leader = await world.lead()
+    await ship(leader, b"a")
+    with pytest.raises(Corrupt, match="does not follow"):
+        await world.end(Place(leader.epoch, 0, b"x" * 16))

@@ -16,7 +16,7 @@ from tenure.log.disk import Disk, File, write_whole
 from tenure.log.frame import CHUNK_BYTES, nonzero_end
 from tenure.log.segment import SEGMENTS, segment_name, segment_numbers
 from tenure.log.spare_segments import unpublished_name
-from tenure.log.unpublished import clear_spares
+from tenure.log.unpublished import begun_segments, clear_spares
 
 __all__ = ["DIVERGED", "LocalCopy"]
 
@@ -69,15 +69,16 @@ class LocalCopy:
         It is moved before it is removed here, so that a power loss in between leaves it in two places.
         """
         self.close()
-        later = [number for number in segment_numbers(self._disk) if number > end.segment]
+        later = [segment_name(number) for number in segment_numbers(self._disk) if number > end.segment]
+        later += [unpublished_name(number) for number in begun_segments(self._disk)]
         tail = self._tail(end)
         if later or tail:
             self._disk.mkdir(DIVERGED)
             self._disk.mkdir(f"{DIVERGED}/{aside}")
             if tail:
                 self._keep(tail, f"{DIVERGED}/{aside}/{end.segment:010d}-{end.offset:010d}.part")
-            for number in later:
-                self._move(number, f"{DIVERGED}/{aside}/{number:010d}.log")
+            for name in later:
+                self._move(name, f"{DIVERGED}/{aside}/{name.rpartition('/')[2]}")
             for name in (f"{DIVERGED}/{aside}", DIVERGED, SEGMENTS, ""):
                 self._disk.sync_dir(name)
         clear_spares(self._disk)
@@ -103,11 +104,11 @@ class LocalCopy:
             self._disk.close(file)
         self.diverged_bytes += len(data)
 
-    def _move(self, number: int, name: str) -> None:
-        file = self._disk.open(segment_name(number))
+    def _move(self, name: str, aside: str) -> None:
+        file = self._disk.open(name)
         self.diverged_bytes += self._disk.size(file)
         self._disk.close(file)
-        self._disk.rename(segment_name(number), name)
+        self._disk.rename(name, aside)
 
     def sync(self) -> None:
         """Make all that was written durable, and let go of the files."""

@@ -17,7 +17,7 @@ from tenure.log.segment import HEAD_BYTES, SEGMENTS, Head, parse_head, segment_n
 from tenure.log.spare_segments import unpublished_name
 from tenure.log.walk import Walk
 
-__all__ = ["clear_spares", "find_unpublished", "publish_next"]
+__all__ = ["begun_segments", "clear_spares", "find_unpublished", "publish_next"]
 
 _NAME = re.compile(r"\d{10}\.new")
 
@@ -59,6 +59,12 @@ def publish_next(disk: Disk, before: Head) -> Head | None:
     disk.rename(unpublished_name(head.number), segment_name(head.number))
     disk.sync_dir(SEGMENTS)
     return head
+
+
+def begun_segments(disk: Disk) -> list[int]:
+    """Return the numbers of unpublished segments that were begun, ascending; spares are left out."""
+    numbers = [int(name[:10]) for name in disk.listdir(SEGMENTS) if _NAME.fullmatch(name)]
+    return [number for number in numbers if _read_head(disk, number) is not None]
 
 
 def clear_spares(disk: Disk) -> None:
