@@ -33,16 +33,21 @@ class LocalCopy:
         #: Bytes that were moved aside.
         self.diverged_bytes = 0
 
-    def holds(self, runs: Sequence[Run]) -> bool:
-        """Return whether the bytes of a link are here already."""
-        return all(self._holds(run) for run in runs)
+    def first_difference(self, runs: Sequence[Run]) -> End | None:
+        """Return the first place where the bytes of a link are not here; None where all of them are."""
+        for run in runs:
+            if run.offset == 0:
+                self._publish(run)
+            here = self._read(run)
+            if here != run.data:
+                same = next((at for at, byte in enumerate(here) if byte != run.data[at]), len(here))
+                return End(run.segment, run.offset + same)
+        return None
 
-    def _holds(self, run: Run) -> bool:
-        if run.offset == 0:
-            self._publish(run)
+    def _read(self, run: Run) -> bytes:
         with suppress(FileNotFoundError):
-            return self._disk.pread(self._file(run.segment, create=False), len(run.data), run.offset) == run.data
-        return False
+            return self._disk.pread(self._file(run.segment, create=False), len(run.data), run.offset)
+        return b""
 
     def _publish(self, run: Run) -> None:
         """Give a segment its name where its writer died between the link that begins it and that."""

@@ -21,19 +21,28 @@ Lost = NotLeader | Indeterminate | Corrupt
 """Why a process does not lead any more: nothing happened, it is unknown, or the store is damaged."""
 
 
-async def challenge(chain: Chain, place: Place, *, nonce: bytes, url: str, clock: Clock) -> Leadership | None:
+async def challenge(
+    chain: Chain,
+    place: Place,
+    *,
+    nonce: bytes,
+    url: str,
+    clock: Clock,
+    is_over: Callable[[], bool] = lambda: False,
+) -> Leadership | None:
     """Create the fence in the next slot; return the leadership of the next epoch, or None where another was faster.
 
     ``nonce`` must be durable beside the log before this is called, so that a later life knows the fence as its own.
-    Raises Corrupt where the store lost what this member has read, Freed where it deleted it.
+    ``is_over`` is asked while a request is under way whether to give up: then it raises OutcomeUnknown, and so does
+    the leadership. Raises Corrupt where the store lost what this member has read, Freed where it deleted it.
     """
     await _check_before(chain, place)
     fence = Link(Kind.FENCE, chain.log_id, place.epoch + 1, place.number, place.digest, nonce, url=url)
     data = fence.pack()
-    if (await chain.create(place.epoch, place.number, data)) is not None:
+    if (await chain.create(place.epoch, place.number, data, is_over=is_over)) is not None:
         return None
     await _check_after(chain, place, data)
-    return Leadership(chain, place.after(fence, digest(data)), fence=fence, clock=clock)
+    return Leadership(chain, place.after(fence, digest(data)), fence=fence, clock=clock, is_over=is_over)
 
 
 async def _check_before(chain: Chain, place: Place) -> None:
@@ -57,7 +66,7 @@ async def _check_after(chain: Chain, place: Place, data: bytes) -> None:
 class Leadership:
     """One epoch, led by this process. ``ship`` is called by one caller at a time."""
 
-    def __init__(self, chain: Chain, place: Place, *, fence: Link, clock: Clock) -> None:
+    def __init__(self, chain: Chain, place: Place, *, fence: Link, clock: Clock, is_over: Callable[[], bool]) -> None:
         self.chain = chain
         #: The next slot of this epoch.
         self.place = place
@@ -65,8 +74,7 @@ class Leadership:
         self.lost: Lost | None = None
         #: The last link of this epoch, or the fence that began it.
         self.last = fence
-        #: Asked between two attempts whether to give up: the process ends.
-        self.is_over: Callable[[], bool] = lambda: False
+        self.is_over = is_over
         self.fence = fence
         self.clock = clock
         self._sent_ms = (clock.boot_ms(), clock.wall_ms())

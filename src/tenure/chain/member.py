@@ -38,15 +38,24 @@ _LOOK_MS = 1_000
 class Member:
     """A locked directory that wants to lead a home. ``lead`` is called once."""
 
-    def __init__(self, store: RetryingStore, disk: Disk, *, settings: ChainSettings, clock: Clock, url: str) -> None:
+    def __init__(
+        self,
+        store: RetryingStore,
+        disk: Disk,
+        *,
+        settings: ChainSettings,
+        clock: Clock,
+        url: str,
+        is_over: Callable[[], bool],
+    ) -> None:
         self._store = store
         self._disk = disk
         self._settings = settings
         self._clock = clock
         self._url = url
+        self._is_over = is_over
         self._copy = LocalCopy(disk)
         self.notes: Notes | None = None
-        self.is_over: Callable[[], bool] = lambda: False
 
     async def lead(self) -> Leadership:
         """Return the leadership of a new epoch; the local segments then hold the chain, and perhaps a tail behind it.
@@ -64,9 +73,10 @@ class Member:
             nonce = secrets.token_bytes(_NONCE_BYTES)
             notes = notes.with_nonce(nonce)
             save_notes(self._disk, notes)
-            leadership = await challenge(chain, notes.place, nonce=nonce, url=self._url, clock=self._clock)
+            leadership = await challenge(
+                chain, notes.place, nonce=nonce, url=self._url, clock=self._clock, is_over=self._is_over
+            )
             if leadership is not None:
-                leadership.is_over = self.is_over
                 self.notes = notes.after(leadership.fence, leadership.place)
                 save_notes(self._disk, self.notes)
                 return leadership
@@ -136,8 +146,8 @@ class Member:
         if link.is_fence:
             if not notes.owns(link.nonce):
                 self._copy.cut(step.before.end, aside=aside)
-        elif not self._copy.holds(link.runs):
-            self._copy.cut(step.before.end, aside=aside)
+        elif (difference := self._copy.first_difference(link.runs)) is not None:
+            self._copy.cut(difference, aside=aside)
             self._copy.write(link.runs)
 
     async def _wait_for_silence(self, chain: Chain, notes: Notes) -> None:

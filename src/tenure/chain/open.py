@@ -37,8 +37,7 @@ def open_shipped(
         disk.lock()
         try:
             retrying = RetryingStore(Metered(store, StoreMetrics()), settings)
-            member = Member(retrying, disk, settings=settings, clock=clock, url=url)
-            member.is_over = is_over
+            member = Member(retrying, disk, settings=settings, clock=clock, url=url, is_over=is_over)
             leadership = background().run(member.lead())
             assert member.notes is not None, "a leader has notes"
             return ShippedLog.lead(disk, leadership, member.notes, segment_bytes=segment_bytes)

@@ -23,6 +23,7 @@ from tenure.log.disk import Disk
 from tenure.log.interface import Position, Sync
 from tenure.log.log import HANDLES_MAX, FileLog
 from tenure.log.opening import load_or_create
+from tenure.log.reader import read_error
 from tenure.log.recovery import Scan
 from tenure.log.segment import HEAD_BYTES, Head, segment_name
 from tenure.log.spare_segments import unpublished_name
@@ -95,26 +96,28 @@ class ShippedLog(FileLog):
         if scan.end.batch - 1 < self._shipped.batch:
             message = f"the local copy ends at batch {scan.end.batch - 1}, its home at {self._shipped.batch}"
             raise Corrupt(f"{message}: fetch the log into an empty directory", batch=self._shipped.batch)
-        self._ends.extend(self._tail(scan))
+        for head in self._heads:
+            if head.number >= self._shipped.segment:
+                try:
+                    self._ends.extend(self._tail(head, scan.end))
+                except OSError as error:
+                    raise read_error(error, head.number, 0) from error
         return self.leadership.epoch, self._shipped.batch
 
-    def _tail(self, scan: Scan) -> Iterator[End]:
-        """Yield the end of each batch behind the chain's end."""
-        for head in self._heads:
-            if head.number < self._shipped.segment:
-                continue
-            is_first = head.number == self._shipped.segment
-            offset = max(self._shipped.offset, HEAD_BYTES) if is_first else HEAD_BYTES
-            batch = self._shipped.batch + 1 if is_first else head.first_batch
-            start = Position(head.number, offset, batch)
-            limit = scan.end.offset if head.number == scan.end.segment else offset + (1 << 32)
-            file = self._disk.open(segment_name(head.number))
-            try:
-                walk = Walk(self._disk, file, start, salt=head.salt, epoch=0, witnessed=0)
-                for _ in walk.batches(min(limit, self._disk.size(file))):
-                    yield End(head.number, walk.offset, walk.batch - 1)
-            finally:
-                self._disk.close(file)
+    def _tail(self, head: Head, end: Position) -> Iterator[End]:
+        """Yield the end of each batch of a segment that lies behind the chain's end. Raises OSError."""
+        is_first = head.number == self._shipped.segment
+        offset = max(self._shipped.offset, HEAD_BYTES) if is_first else HEAD_BYTES
+        batch = self._shipped.batch + 1 if is_first else head.first_batch
+        start = Position(head.number, offset, batch)
+        file = self._disk.open(segment_name(head.number))
+        try:
+            walk = Walk(self._disk, file, start, salt=head.salt, epoch=0, witnessed=0)
+            limit = end.offset if head.number == end.segment else self._disk.size(file)
+            for _ in walk.batches(limit):
+                yield End(head.number, walk.offset, walk.batch - 1)
+        finally:
+            self._disk.close(file)
 
     def _goal(self) -> Goal:
         """Return how far the next link goes: as many batches as it may hold, and one in any case."""
