@@ -27,3 +27,8 @@ def open_log(
     return open_shipped(
         store, disk, settings=settings, clock=clock or SystemClock(), segment_bytes=SEGMENT_BYTES, is_over=is_over
     )
+
+
+def opener(store: ObjectStore, disk: Disk) -> Callable[[], ShippedLog]:
+    """Return what a broker opens its log with."""
+    return lambda: open_log(store, disk)

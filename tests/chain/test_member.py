@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
+from tenure.chain.adopt import adopt
 from tenure.chain.copy import DIVERGED
 from tenure.chain.keys import HOME, hint_key, link_key
 from tenure.chain.settings import ChainSettings
 from tenure.chain.shipped import ShippedLog
-from tenure.errors import Conflict, Corrupt, Indeterminate, NotLeader
+from tenure.clock import SystemClock
+from tenure.errors import Conflict, Corrupt, Indeterminate, NotFound, NotLeader
 from tenure.log import FileLog
 from tenure.objects.store import StoreRefused
-from tenure.testing.simdisk import SimDisk
+from tenure.testing.simdisk import PowerLoss, SimDisk
 from tenure.testing.simstore import Call, Fault, SimStore
 from tests.chain.kit import FAST, SEGMENT_BYTES, open_log
 
@@ -251,3 +255,57 @@ def test_notes_that_cannot_be_read_are_named():
     disk.put("home.json", b"{")
     with pytest.raises(Corrupt, match=r"home\.json"):
         open_log(store, disk, settings=FAST)
+
+
+def adopted(store: SimStore, disk: SimDisk) -> int:
+    clock = SystemClock()
+    return adopt(store, disk, settings=FAST, clock=clock, segment_bytes=SEGMENT_BYTES).end.batch
+
+
+def lonely(disk: SimDisk) -> list[bytes]:
+    """Fill the log of a directory without a home, drop its first segment, and return what is left."""
+    log = FileLog.open(disk, segment_bytes=SEGMENT_BYTES)
+    list(log.replay())
+    for number in range(40):
+        log.append([(20, 1, b"%d" % number + bytes(400))])
+        log.write()
+    log.sync()
+    log.drop(log.segments()[0].number)
+    bodies = [bytes(body) for *_, body in log.replay()]
+    log.close()
+    return bodies
+
+
+def test_the_log_of_a_directory_is_adopted_whole():
+    store, disk = SimStore(), SimDisk()
+    bodies = lonely(disk)
+    assert len(bodies) < 40
+    adopted(store, disk)
+    assert opened(store, disk)[1] == bodies
+    assert opened(store, SimDisk(1))[1] == bodies
+
+
+def test_an_adoption_that_was_cut_goes_on_where_it_stopped():
+    disk = SimDisk()
+    bodies = lonely(disk)
+    whole = disk.kill()
+    adopted(SimStore(), whole)
+    for operation in range(1, whole.operations, 5):
+        store, cut = SimStore(), disk.kill()
+        cut.fail_at(operation, "crash")
+        with suppress(PowerLoss):
+            adopted(store, cut)
+        after = cut.crash("lost")
+        adopted(store, after)
+        assert opened(store, SimDisk(1))[1] == bodies
+
+
+def test_a_directory_without_a_log_cannot_be_adopted_nor_a_prefix_with_one_adopt():
+    store, disk = SimStore(), SimDisk()
+    with pytest.raises(NotFound):
+        adopted(store, disk)
+    lonely(disk)
+    opened(store, SimDisk(1))[0].close()
+    with pytest.raises(Conflict) as caught:
+        adopted(store, disk)
+    assert caught.value.code == "home_exists"

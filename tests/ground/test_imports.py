@@ -57,7 +57,7 @@ MAY_IMPORT = {
     },
     "cli": {
         *("errors", "limits", "extras", "address", "endpoint", "durations", "logs", "clock", "contract", "core", "log"),
-        *("broker", "http", "objects", "buffer", "export", "client", "worker", "spark"),
+        *("broker", "http", "objects", "chain", "settings", "buffer", "export", "client", "worker", "spark"),
     },
     "__init__": {"errors", "settings", "contract", "broker", "client", "worker"},
     "__main__": {"cli"},

@@ -117,7 +117,7 @@ class Engine:
         """
         self.state, after = newest_state(checkpoints, self.log.contains) or (self.state, None)
         state = self.state
-        state.settings = self.settings
+        state.settings, state.has_home = self.settings, self.log.has_home
         for kind, _, location, body in watch(self.log.replay(after)):
             fold(state, decode(kind, body), location)
         if state.orphans:
@@ -338,7 +338,7 @@ class Engine:
                 topic = self.state.by_id.get(topic_id)
                 if topic is not None and seq > topic.durable_seq:
                     topic.durable_seq = seq
-                    if topic.config.durability == "fsync":
+                    if topic.config.durable:
                         self.changed_topics.add(topic)
 
     def _plan_limit_checks(self) -> None:

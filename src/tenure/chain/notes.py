@@ -14,10 +14,10 @@ from tenure.chain.link import Link
 from tenure.chain.place import End, Place
 from tenure.errors import Corrupt
 from tenure.log.disk import Disk, write_whole
+from tenure.log.opening import HOME_NOTES
 
-__all__ = ["NOTES", "Notes", "load_notes", "save_notes"]
+__all__ = ["Notes", "load_notes", "save_notes"]
 
-NOTES: Final = "home.json"
 _UNFINISHED: Final = "home.tmp"
 _NONCES_MAX: Final = 1_000
 
@@ -69,9 +69,9 @@ class Notes(msgspec.Struct, frozen=True, kw_only=True):
 
 def load_notes(disk: Disk) -> Notes | None:
     """Return the notes of a directory, None where it has none. Raises Corrupt, OSError."""
-    if NOTES not in disk.listdir(""):
+    if HOME_NOTES not in disk.listdir(""):
         return None
-    file = disk.open(NOTES)
+    file = disk.open(HOME_NOTES)
     try:
         data = disk.pread(file, disk.size(file), 0)
     finally:
@@ -80,7 +80,9 @@ def load_notes(disk: Disk) -> Notes | None:
         notes = msgspec.json.decode(data, type=Notes)
         _ = notes.place
     except (msgspec.MsgspecError, ValueError) as error:
-        raise Corrupt(f"{NOTES} cannot be read ({error}): fetch the log into an empty directory", file=NOTES) from error
+        raise Corrupt(
+            f"{HOME_NOTES} cannot be read ({error}): fetch the log into an empty directory", file=HOME_NOTES
+        ) from error
     return notes
 
 
@@ -92,5 +94,5 @@ def save_notes(disk: Disk, notes: Notes) -> None:
         disk.sync(file)
     finally:
         disk.close(file)
-    disk.rename(_UNFINISHED, NOTES)
+    disk.rename(_UNFINISHED, HOME_NOTES)
     disk.sync_dir("")

@@ -50,6 +50,7 @@ class ShippedLog(FileLog):
         self, disk: Disk, heads: list[Head], *, segment_bytes: int, leadership: Leadership, notes: Notes
     ) -> None:
         super().__init__(disk, heads, segment_bytes=segment_bytes, handles_max=HANDLES_MAX)
+        self.has_home = True
         self.leadership = leadership
         self._notes = notes
         self._noted_ms = leadership.clock.boot_ms()

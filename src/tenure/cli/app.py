@@ -177,6 +177,7 @@ _COMMANDS: Final[dict[str, str | Callable[..., None]]] = {
     "top": "commands.top:top",
     "verify": _verify,
     "salvage": _salvage,
+    "home": "commands.home:home",
     "queue": "commands.queue:queue",
     "dead": "commands.dead:dead",
     "buffer": "buffer.buffer:buffer",

@@ -75,6 +75,8 @@ class Log(Protocol):
     written_batch: int
     #: The last batch known to be durable.
     synced_batch: int
+    #: Whether durable batches are also kept elsewhere, so that they survive the loss of this machine.
+    has_home: bool
     #: Set for good once a write or a sync failed: the error for callers that wait for a sync.
     failed: TenureError | None
     #: Set while there is no room for another segment: the disk is full.

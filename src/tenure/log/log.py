@@ -14,7 +14,7 @@ from tenure.errors import Invalid, Overloaded
 from tenure.log.disk import Disk
 from tenure.log.frame import KIND_DROPPED, KIND_EPOCH
 from tenure.log.interface import Frame, Position, SegmentInfo, UnknownPosition
-from tenure.log.opening import check_declared, clear_leftovers, load_or_create, opening_error, repair
+from tenure.log.opening import check_declared, check_no_home, clear_leftovers, load_or_create, opening_error, repair
 from tenure.log.reader import FrameReader
 from tenure.log.recovery import RecoveryReport, Scan, locate
 from tenure.log.segment import HEAD_BYTES, Head, segment_name
@@ -73,6 +73,7 @@ class FileLog(SegmentWriter):
         try:
             disk.lock()
             try:
+                check_no_home(disk)
                 new_id = secrets.token_bytes(16) if log_id is None else log_id
                 heads = load_or_create(disk, segment_bytes=segment_bytes, log_id=new_id, epoch=epoch)
             except BaseException:

@@ -51,6 +51,7 @@ class MemoryLog:
         self.epoch = 1
         self.pending_batch = 1
         self.written_batch = self.synced_batch = 0
+        self.has_home = False
         self.failed: TenureError | None = None
         self.crowded = self.reserve_used = False
         self.preamble: Callable[[], Sequence[Entry]] | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 
-from tenure.errors import Closed, Corrupt, Overloaded, TenureError
+from tenure.errors import Closed, Conflict, Corrupt, Overloaded, TenureError
 from tenure.log import checkpoint
 from tenure.log.disk import Disk, File, write_whole
 from tenure.log.frame import CHUNK_BYTES
@@ -25,8 +25,10 @@ from tenure.log.segment import (
 from tenure.log.unpublished import publish_next
 
 __all__ = [
+    "HOME_NOTES",
     "NO_ROOM",
     "check_declared",
+    "check_no_home",
     "clear_leftovers",
     "load_or_create",
     "no_room_error",
@@ -37,6 +39,20 @@ __all__ = [
 
 #: Errors of making room that leave everything as it was, and that may pass.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+
+
+HOME_NOTES = "home.json"
+"""The file of a directory that is a copy of a log whose home is elsewhere."""
+
+
+def check_no_home(disk: Disk) -> None:
+    """Raise Conflict for a directory whose log has a home: opened alone, it would go another way than its home."""
+    if HOME_NOTES in disk.listdir(""):
+        raise Conflict(
+            "the log of this directory lives in a store: serve it with --home, or make a log of its own of it with "
+            "`tenure home fetch`",
+            code="has_home",
+        )
 
 
 def no_room_error(error: OSError) -> Overloaded:

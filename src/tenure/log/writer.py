@@ -46,6 +46,7 @@ class SegmentWriter:
     def __init__(self, disk: Disk, heads: list[Head], *, segment_bytes: int, handles_max: int) -> None:
         self.epoch = 0
         self.pending_batch = self.written_batch = self.synced_batch = 0
+        self.has_home = False
         self.failed: TenureError | None = None
         self.crowded = False
         self.preamble: Callable[[], Sequence[Entry]] | None = None

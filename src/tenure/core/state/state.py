@@ -58,6 +58,7 @@ class State:
         "ended",
         "epoch",
         "expired",
+        "has_home",
         "holders",
         "idempotency_keys",
         "jobs",
@@ -82,6 +83,7 @@ class State:
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
+        self.has_home = False
         self.epoch = 0
         self.boot_id = ""
         self.boot_ms = 0
