@@ -31,7 +31,7 @@ def test_a_remote_file_system_is_refused_by_name_with_what_to_use_instead(
     monkeypatch.setattr(local, "_file_system", lambda path: number)
     with pytest.raises(
         Invalid, match=f"is on {REMOTE[number]}, .* use a directory on a local disk, or a bucket"
-    ) as caught:
+    ) as told:
         check_local(tmp_path / "home")
     assert told.value.code == "store_not_local"
     assert not (tmp_path / "home").exists()
