@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from tenure.objects import local
 from tenure.objects.local import check_local
 
 REMOTE = {0x6969: "NFS", 0xFF534D42: "SMB", 0xFE534D42: "SMB", 0x65735546: "FUSE", 0x01021997: "9p"}
+MNT_DETACH = 2
 
 
 def test_a_local_directory_is_accepted_also_before_it_exists(tmp_path: Path):
@@ -44,7 +48,29 @@ def test_a_link_is_followed_to_where_the_objects_would_be(tmp_path: Path, monkey
         check_local(tmp_path / "link" / "home")
 
 
-def test_a_directory_that_cannot_be_looked_at_is_an_error(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(local, "_nearest", lambda path: path)
-    with pytest.raises(Invalid, match="No such file"):
-        check_local(Path("/nowhere/at/all"))
+@pytest.fixture
+def fuse(tmp_path: Path) -> Iterator[Path]:
+    """A FUSE mount of another user, which the kernel answers for: no program serves it."""
+    libc, place = ctypes.CDLL(None), tmp_path / "fuse"
+    place.mkdir()
+    try:
+        device = os.open("/dev/fuse", os.O_RDWR)
+    except OSError:
+        pytest.skip("this machine has no FUSE")
+    try:
+        options = f"fd={device},rootmode=40000,user_id=1,group_id=1"
+        if libc.mount(b"tests", os.fsencode(place), b"fuse", 0, options.encode()) != 0:
+            pytest.skip("mounting needs root")
+        try:
+            yield place
+        finally:
+            libc.umount2(os.fsencode(place), MNT_DETACH)
+    finally:
+        os.close(device)
+
+
+def test_a_real_fuse_mount_is_refused_and_so_is_a_directory_that_cannot_be_looked_at(fuse: Path):
+    with pytest.raises(Invalid, match="is on FUSE"):
+        check_local(fuse)
+    with pytest.raises(Invalid, match="cannot find out where .* Permission denied"):
+        check_local(fuse / "home")
