@@ -15,7 +15,8 @@ import pytest
 from tenure.errors import Conflict
 from tenure.objects.retrying import Created, RetryingStore
 from tenure.objects.store import Bytes, ObjectExists, OutcomeUnknown, StoreFull, StoreRefused, open_store
-from tenure.testing.simstore import Fault, SimStore
+from tenure.testing.simdisk import PowerLoss
+from tenure.testing.simstore import FAULTS, Fault, SimStore
 from tests.kit.stores import retrying
 
 
@@ -157,7 +158,39 @@ async def test_repeats_of_one_key_are_a_second_apart_after_the_first_few(
     assert [wait for wait in waits if wait] == [1.0] * 6
 
 
-FAULTS: dict[Fault, float] = {
+async def test_an_attempt_that_hangs_is_repeated_and_its_first_copy_may_still_arrive(sim: SimStore):
+    held = sim.hold(0)
+    create = retrying(sim).create_until_known
+    assert await create("k", b"x", limit_bytes=1, is_over=is_never_over, attempt_ms_max=1) == Created(True)
+    held.release()
+    assert [call.kind for call in sim.calls] == ["put_new", "put_new"]
+    held = sim.hold(2)
+    with pytest.raises(OutcomeUnknown, match="no answer"):
+        await create("other", b"x", limit_bytes=1, is_over=lambda: True, attempt_ms_max=1)
+    held.release()
+    assert set(sim.objects) == {"k", "other"}
+
+
+@pytest.mark.parametrize("how", FAULTS)
+@pytest.mark.parametrize("rival", [b"mine", b"other", None])
+async def test_whichever_call_of_a_create_fails_and_however_its_outcome_is_true(how: Fault, rival: bytes | None):
+    """After a crash the next process sends the same bytes again, as it finds them in its log."""
+    for number in range(4):
+        world = SimStore()
+        if rival is not None:
+            world.objects["k"] = (rival, 0)
+        world.fail(number, how)
+        try:
+            created = await until_known(retrying(world.client("first")), "k", b"mine")
+        except PowerLoss:
+            created = await until_known(retrying(world.client("second")), "k", b"mine")
+        world.deliver_late()
+        found = world.objects["k"][0]
+        assert created == (Created(True) if found == b"mine" else Created(False, found)), number
+        assert found == (rival or b"mine"), number
+
+
+CHANCES: dict[Fault, float] = {
     **{"lost_request": 0.1, "lost_reply": 0.1, "duplicate": 0.1, "late": 0.1},  # type: ignore[dict-item]
     **{"false_exists": 0.1, "refused": 0.05},  # type: ignore[dict-item]
 }
@@ -166,7 +199,7 @@ FAULTS: dict[Fault, float] = {
 async def test_of_writers_that_race_under_faults_one_is_told_mine_and_the_others_get_its_bytes():
     for seed in range(200):
         world = SimStore()
-        world.shake(seed, FAULTS)
+        world.shake(seed, CHANCES)
         creates = (
             retrying(world.client(f"{number}")).create_until_known(
                 "k", b"%d" % number, limit_bytes=10, is_over=is_never_over, apart_ms=0

@@ -72,5 +72,5 @@ def fuse(tmp_path: Path) -> Iterator[Path]:
 def test_a_real_fuse_mount_is_refused_and_so_is_a_directory_that_cannot_be_looked_at(fuse: Path):
     with pytest.raises(Invalid, match="is on FUSE"):
         check_local(fuse)
-    with pytest.raises(Invalid, match="cannot find out where .* Permission denied"):
+    with pytest.raises(Invalid, match=r"cannot find out where .* Permission denied"):
         check_local(fuse / "home")

@@ -84,6 +84,20 @@ async def test_a_call_can_be_held_before_or_after_it_is_carried_out(is_done: boo
     assert "k" in store.objects
 
 
+async def test_a_held_call_arrives_when_it_is_released_although_its_caller_has_given_up():
+    """Naive: cancelling a call takes its request back, which no network does."""
+    store = SimStore()
+    held = store.hold(0)
+    task = asyncio.create_task(store.put_new("k", b"x"))
+    await held.reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert store.objects == {}
+    held.release()
+    assert "k" in store.objects
+
+
 async def test_a_hook_sees_each_call_before_it_happens_and_may_raise_or_hold():
     store = SimStore()
     hold = Hold()

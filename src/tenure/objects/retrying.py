@@ -171,22 +171,30 @@ class RetryingStore:
         ) from doubt
 
     async def create_until_known(
-        self, key: str, data: Bytes, *, limit_bytes: int, is_over: Callable[[], bool], apart_ms: int = 1_000
+        self,
+        key: str,
+        data: Bytes,
+        *,
+        limit_bytes: int,
+        is_over: Callable[[], bool],
+        attempt_ms_max: int = 10_000,
+        apart_ms: int = 1_000,
     ) -> Created:
         """Create the object as ``create_or_read`` does, but repeat it for as long as ``is_over`` returns False.
 
-        An outage, a full store and refused keys are repeated alike: they end. After the first few attempts the
-        repeats are at least ``apart_ms`` apart, as stores limit the writes to one key (GCS to one per second).
-        Raises OutcomeUnknown once ``is_over`` returns True after a failure, and at once where this store object has
-        failed for good (``store_failed``): another process may know more.
+        An outage, a full store and refused keys are repeated alike: they end. An attempt is given up and repeated
+        after ``attempt_ms_max``. After the first few attempts the repeats are at least ``apart_ms`` apart, as stores
+        limit the writes to one key (GCS to one per second). Raises OutcomeUnknown once ``is_over`` returns True after
+        a failure, and at once where this store object has failed for good (``store_failed``).
         """
         attempt = 0
         while True:
             try:
-                return await self._create_once(key, data, limit_bytes)
-            except (OutcomeUnknown, StoreFull, StoreRefused) as error:
-                if is_over() or error.code == "store_failed":
-                    raise OutcomeUnknown(f"{key} may be stored: {error}", key=key) from error
+                async with asyncio.timeout(attempt_ms_max / 1000):
+                    return await self._create_once(key, data, limit_bytes)
+            except (OutcomeUnknown, StoreFull, StoreRefused, TimeoutError) as error:
+                if is_over() or getattr(error, "code", None) == "store_failed":
+                    raise OutcomeUnknown(f"{key} may be stored: {error or 'no answer'}", key=key) from error
             self.store.metrics.retries += 1
             await self.pause(attempt, self._settings.backoff_ms_max)
             if (attempt := attempt + 1) > _QUICK_REPEATS:

@@ -17,9 +17,9 @@ from typing import Final
 
 from tenure.objects.store import ObjectExists, ObjectMissing, OutcomeUnknown, StoreRefused
 from tenure.testing.simclient import SimClient
-from tenure.testing.store_faults import Call, Fault, Hold
+from tenure.testing.store_faults import FAULTS, Call, Fault, Hold
 
-__all__ = ["Call", "Fault", "Hold", "SimClient", "SimStore"]
+__all__ = ["FAULTS", "Call", "Fault", "Hold", "SimClient", "SimStore"]
 
 Objects = dict[str, tuple[bytes, int]]
 """Content and time of each object, in the order in which they were written."""
@@ -147,14 +147,8 @@ class SimStore(SimClient):
         match fault:
             case None:
                 act()
-            case Hold(is_done=False):
-                await fault.pass_()
-                act()
             case Hold():
-                try:
-                    act()
-                finally:
-                    await fault.pass_()
+                await fault.carry_out(act)
             case "crash_before":
                 client.crash()
             case "crash_after":
