@@ -35,6 +35,12 @@ async def test_a_fair_store_passes_and_nothing_stays_there(store: ObjectStore):
     assert await keys_in(store) == []
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("store", ["file", "s3"], indirect=True)
+async def test_a_fair_store_passes_a_hundred_rounds_of_sixteen_writers(store: ObjectStore):
+    await probe(retrying(store), rounds=100, writers=16)
+
+
 async def test_the_probe_takes_as_many_requests_as_its_docstring_and_the_reference_state(sim: SimStore):
     prober = retrying(sim)
     await probe(prober)

@@ -190,15 +190,21 @@ class RetryingStore:
         attempt = 0
         while True:
             try:
-                async with asyncio.timeout(attempt_ms_max / 1000):
-                    return await self._create_once(key, data, limit_bytes)
-            except (OutcomeUnknown, StoreFull, StoreRefused, TimeoutError) as error:
-                if is_over() or getattr(error, "code", None) == "store_failed":
-                    raise OutcomeUnknown(f"{key} may be stored: {error or 'no answer'}", key=key) from error
+                return await self._create_within(attempt_ms_max, key, data, limit_bytes)
+            except (OutcomeUnknown, StoreFull, StoreRefused) as error:
+                if is_over() or error.code == "store_failed":
+                    raise OutcomeUnknown(f"{key} may be stored: {error}", key=key) from error
             self.store.metrics.retries += 1
             await self.pause(attempt, self._settings.backoff_ms_max)
             if (attempt := attempt + 1) > _QUICK_REPEATS:
                 await asyncio.sleep(apart_ms / 1000)
+
+    async def _create_within(self, ms_max: int, key: str, data: Bytes, limit_bytes: int) -> Created:
+        try:
+            async with asyncio.timeout(ms_max / 1000):
+                return await self._create_once(key, data, limit_bytes)
+        except TimeoutError:
+            raise OutcomeUnknown(f"no answer within {ms_max} ms", key=key) from None
 
     async def _create_once(self, key: str, data: Bytes, limit_bytes: int) -> Created:
         """Send the create, and read the key if it is taken.

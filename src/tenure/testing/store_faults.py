@@ -58,12 +58,13 @@ class Hold:
         self.reached.set()
         if self.is_done:
             try:
-                return act()
+                act()
             finally:
                 await self._go.wait()
+            return
         try:
             await self._go.wait()
         except asyncio.CancelledError:
             self._given_up.append(act)
             raise
-        return act()
+        act()
