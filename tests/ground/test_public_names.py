@@ -361,6 +361,7 @@ PUBLIC = {
         "ManualClock",
         "ManualTiming",
         "QueuedJob",
+        "SimClient",
         "SimDisk",
         "SimStore",
         "ThreadWire",

@@ -9,6 +9,7 @@ not ask.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import sys
 from pathlib import Path
@@ -36,6 +37,7 @@ _REMOTE: Final = {
 """File systems by the number that statfs(2) gives them. A virtiofs mount has that of FUSE."""
 _BUFFER_BYTES: Final = 512
 """More than any struct statfs; its first word is the number."""
+_NOT_YET: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
 def check_local(path: Path) -> None:
@@ -45,7 +47,7 @@ def check_local(path: Path) -> None:
     """
     if sys.platform != "linux":
         return
-    kind = _REMOTE.get(_file_system(_nearest(path)))
+    kind = _REMOTE.get(_file_system(path))
     if kind is not None:
         raise Invalid(
             f"{path} is on {kind}, where a new object may stay hidden from a reader, and two processes could lead one "
@@ -55,19 +57,17 @@ def check_local(path: Path) -> None:
         )
 
 
-def _nearest(path: Path) -> Path:
-    """Return the directory itself, or the first one above it that exists."""
-    path = path.absolute()
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    return path
-
-
 def _file_system(path: Path) -> int:
-    """Return the number of the file system's kind, from statfs(2), which Python does not offer."""
+    """Return the number of the kind of file system that the path, or the first directory above it, lies on.
+
+    It comes from statfs(2), which Python does not offer.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     status = ctypes.create_string_buffer(_BUFFER_BYTES)
-    if libc.statfs(os.fsencode(path), status) != 0:
+    place = path.absolute()
+    while libc.statfs(os.fsencode(place), status) != 0:
         number = ctypes.get_errno()
-        raise Invalid(f"cannot find out where {path} lies: {os.strerror(number)}", code="store_not_local")
+        if number not in _NOT_YET or place == place.parent:
+            raise Invalid(f"cannot find out where {path} lies: {os.strerror(number)}", code="store_not_local")
+        place = place.parent
     return int.from_bytes(status.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder) & 0xFFFFFFFF

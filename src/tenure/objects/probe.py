@@ -4,7 +4,7 @@ Everything that is built on a store here rests on create-if-absent. Some stores 
 write in two steps, and keep it only while nobody else writes. So writers race for a key, each over a connection of its
 own: one of them may win, and every read afterwards returns the winner's bytes. A key that was looked for before it was
 created must be seen afterwards, which a cache of missing keys would prevent, and a deleted key can be created again.
-Passing is evidence, not proof: docs/reference/buffer.md lists the stores that promise it.
+Passing is evidence, not proof: docs/reference/stores.md lists the stores that promise it.
 """
 
 from __future__ import annotations

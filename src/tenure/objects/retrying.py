@@ -175,19 +175,26 @@ class RetryingStore:
         ) from doubt
 
     async def create_until_known(
-        self, key: str, data: Bytes, *, limit_bytes: int, is_over: Callable[[], bool], apart_ms: int = 1_000
+        self,
+        key: str,
+        data: Bytes,
+        *,
+        limit_bytes: int,
+        is_over: Callable[[], bool],
+        attempt_ms_max: int = 10_000,
+        apart_ms: int = 1_000,
     ) -> Created:
         """Create the object as ``create_or_read`` does, but repeat it for as long as ``is_over`` returns False.
 
-        An outage, a full store and refused keys are repeated alike: they end. After the first few attempts the
-        repeats are at least ``apart_ms`` apart, as stores limit the writes to one key (GCS to one per second).
-        Raises OutcomeUnknown once ``is_over`` returns True after a failure, and at once where this store object has
-        failed for good (``store_failed``): another process may know more.
+        An outage, a full store and refused keys are repeated alike: they end. An attempt is given up and repeated
+        after ``attempt_ms_max``. After the first few attempts the repeats are at least ``apart_ms`` apart, as stores
+        limit the writes to one key (GCS to one per second). Raises OutcomeUnknown once ``is_over`` returns True after
+        a failure, and at once where this store object has failed for good (``store_failed``).
         """
         attempt = 0
         while True:
             try:
-                return await self._create_once(key, data, limit_bytes)
+                return await self._create_within(attempt_ms_max, key, data, limit_bytes)
             except (OutcomeUnknown, StoreFull, StoreRefused) as error:
                 if is_over() or error.code == "store_failed":
                     raise OutcomeUnknown(f"{key} may be stored: {error}", key=key) from error
@@ -195,6 +202,13 @@ class RetryingStore:
             await self.pause(attempt, self._settings.backoff_ms_max)
             if (attempt := attempt + 1) > _QUICK_REPEATS:
                 await asyncio.sleep(apart_ms / 1000)
+
+    async def _create_within(self, ms_max: int, key: str, data: Bytes, limit_bytes: int) -> Created:
+        try:
+            async with asyncio.timeout(ms_max / 1000):
+                return await self._create_once(key, data, limit_bytes)
+        except TimeoutError:
+            raise OutcomeUnknown(f"no answer within {ms_max} ms", key=key) from None
 
     async def _create_once(self, key: str, data: Bytes, limit_bytes: int) -> Created:
         """Send the create, and read the key if it is taken.
