@@ -281,7 +281,7 @@ async def test_a_leader_that_writes_nothing_finds_the_fence_when_it_looks(world:
 async def test_a_released_epoch_ends_with_a_link_that_says_so(world: World):
     leader = await world.lead()
     await ship(leader, b"a")
-    await leader.release()
+    await leader.ship((), first_batch=2, last_batch=1, is_released=True)
     steps = [step async for step in world.chain().follow(Place(0, 0))]
     assert steps[-1].link.is_released
     assert steps[-1].after.end == leader.place.end
@@ -345,3 +345,18 @@ async def test_a_link_of_another_history_is_damage(world: World):
     await ship(leader, b"a")
     with pytest.raises(Corrupt, match="does not follow"):
         await world.end(Place(leader.epoch, 0, b"x" * 16))
+
+
+@story
+async def test_a_leader_may_end_its_own_epoch_and_lead_the_next(world: World):
+    leader = await world.lead()
+    await ship(leader, b"a")
+    epoch = leader.epoch
+    await leader.renew(b"s" * 16)
+    assert leader.epoch == epoch + 1
+    await ship(leader, b"b")
+    await leader.prove()
+    assert await world.texts() == [b"a", b"b"]
+    await world.lead()
+    with pytest.raises(NotLeader):
+        await leader.renew(b"t" * 16)

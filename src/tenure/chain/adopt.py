@@ -62,9 +62,6 @@ async def _begin(store: RetryingStore, disk: Disk, clock: Clock, segment_bytes: 
         pass
     log_id, nonce = heads[0].log_id, secrets.token_bytes(16)
     facts = HomeFacts(log_id=log_id.hex(), epoch=scan.epoch)
-    place = facts.beginning
-    notes = Notes(
-        log_id=facts.log_id, home=store.store.url, epoch=place.epoch, number=place.number, digest=place.digest.hex()
-    )
+    notes = Notes(log_id=facts.log_id, home=store.store.url, place=facts.beginning)
     save_notes(disk, notes.with_nonce(nonce))
     await create_home(store, log_id, epoch=scan.epoch, nonce=nonce, url="", now_ms=clock.wall_ms())

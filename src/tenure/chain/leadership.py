@@ -120,10 +120,26 @@ class Leadership:
         if is_released:
             self.lost = NotLeader("this process has given the lead away", epoch=self.epoch)
 
-    async def release(self) -> None:
-        """Commit the last link of this epoch, which says that nothing follows. Raises as ``ship``."""
-        batch = self.place.end.batch
-        await self.ship((), first_batch=batch + 1, last_batch=batch, is_released=True)
+    async def renew(self, nonce: bytes) -> None:
+        """End this epoch and begin the next one, led by this process too. ``nonce`` is durable already.
+
+        Raises as ``ship``, and Corrupt or Freed where the fence does not end the epoch.
+        """
+        if self.lost is not None:
+            raise self.lost
+        place = self.place
+        fence = Link(
+            Kind.FENCE, self.chain.log_id, place.epoch + 1, place.number, place.digest, nonce, url=self.fence.url
+        )
+        data = fence.pack()
+        self._sending = digest(data)
+        found = await self.chain.create(place.epoch, place.number, data, is_over=self.is_over)
+        if found is not None:
+            self.lost = await self._verdict(found)
+            raise self.lost
+        await _check_after(self.chain, place, data)
+        self.fence = self.last = fence
+        self.place = place.after(fence, self._sending)
 
     async def prove(self) -> None:
         """Look whether the last link is still there and the next slot is still free; ``lost`` is set where not.

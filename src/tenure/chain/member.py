@@ -11,7 +11,8 @@ import logging
 import secrets
 from collections.abc import Callable
 
-from tenure.chain.chain import Chain
+from tenure.chain.bootstrap import begin_at_checkpoint
+from tenure.chain.chain import Chain, Freed
 from tenure.chain.copy import DIVERGED, LocalCopy
 from tenure.chain.hint import read_hint
 from tenure.chain.home import HomeFacts, create_home, find_home
@@ -77,7 +78,7 @@ class Member:
                 chain, notes.place, nonce=nonce, url=self._url, clock=self._clock, is_over=self._is_over
             )
             if leadership is not None:
-                self.notes = notes.after(leadership.fence, leadership.place)
+                self.notes = notes.after(Step(leadership.fence, notes.place, leadership.place))
                 save_notes(self._disk, self.notes)
                 return leadership
 
@@ -119,16 +120,14 @@ class Member:
 
     def _begin(self, facts: HomeFacts) -> Notes:
         """Return the notes of a directory that has read nothing yet."""
-        place, url = facts.beginning, self._store.store.url
-        return Notes(log_id=facts.log_id, home=url, epoch=place.epoch, number=place.number, digest=place.digest.hex())
+        return Notes(log_id=facts.log_id, home=self._store.store.url, place=facts.beginning)
 
     async def _catch_up(self, chain: Chain, notes: Notes) -> Notes:
         """Read the chain into the local copy, durably, and note how far."""
         try:
-            async for step in chain.follow(notes.place):
-                self._apply(step, notes)
-                notes = notes.after(step.link, step.after)
-            self._copy.sync()
+            if not list_heads(self._disk):
+                notes = await begin_at_checkpoint(chain, self._disk, self._copy, notes) or notes
+            notes = await self._follow(chain, notes)
         finally:
             self._copy.close()
         if self._copy.diverged_bytes:
@@ -138,6 +137,20 @@ class Member:
                 DIVERGED,
             )
         save_notes(self._disk, notes)
+        return notes
+
+    async def _follow(self, chain: Chain, notes: Notes) -> Notes:
+        """Go to the end of the chain; where links were deleted behind this directory, by way of a checkpoint."""
+        try:
+            async for step in chain.follow(notes.place):
+                self._apply(step, notes)
+                notes = notes.after(step)
+        except Freed:
+            anew = await begin_at_checkpoint(chain, self._disk, self._copy, notes)
+            if anew is None or anew.place[:2] <= notes.place[:2]:
+                raise
+            return await self._follow(chain, anew)
+        self._copy.sync()
         return notes
 
     def _apply(self, step: Step, notes: Notes) -> None:
