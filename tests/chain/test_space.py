@@ -15,7 +15,7 @@ from tenure.testing.simdisk import PowerLoss, SimDisk
 from tenure.testing.simstore import Call, Fault, SimStore
 from tests.chain.kit import open_log
 
-SHORT = ChainSettings(silence_ms=1, keep_ms=0, epoch_links_max=5, backoff_ms=0, backoff_ms_max=1)
+SHORT = ChainSettings(silence_ms=1, lapse_ms=60_000, keep_ms=60_001, epoch_links_max=5, backoff_ms=0, backoff_ms_max=1)
 
 
 class Story:
@@ -37,6 +37,7 @@ class Story:
 
     def save(self) -> None:
         """Make a checkpoint as the broker does, and bring it home. The payload stands for a state."""
+        self.store.advance(60_002)
         position = self.log.position()
         checkpoint.save(self.disk, position, b"state at %d" % position.batch)
         background().run(self.log._upkeep.save(position))

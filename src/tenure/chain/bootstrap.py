@@ -54,13 +54,8 @@ async def begin_at_checkpoint(chain: Chain, disk: Disk, copy: LocalCopy, notes: 
 
 async def _fetch_all(chain: Chain, copy: LocalCopy, head: StoredCheckpoint) -> None:
     """Bring the sealed segments of a checkpoint here, a few at a time, and move everything else aside."""
-    wanted = {segment.number: segment for segment in head.segments}
-    missing = [
-        segment for segment in head.segments if not copy.has_segment(segment.number, segment.bytes, segment.sha256)
-    ]
-    copy.keep_only(
-        wanted.keys() - {segment.number for segment in missing}, aside=f"checkpoint-{head.position.batch:020d}"
-    )
+    here = {each.number for each in head.segments if copy.has_segment(each.number, each.bytes, each.sha256)}
+    copy.keep_only(here, aside=f"checkpoint-{head.position.batch:020d}")
     turns = asyncio.Semaphore(_FETCHES_MAX)
 
     async def fetch(segment: StoredSegment) -> None:
@@ -68,7 +63,7 @@ async def _fetch_all(chain: Chain, copy: LocalCopy, head: StoredCheckpoint) -> N
             data = await _read(chain, segment)
             copy.write([Run(segment.number, 0, data)])
 
-    await asyncio.gather(*(fetch(segment) for segment in missing))
+    await asyncio.gather(*(fetch(segment) for segment in head.segments if segment.number not in here))
 
 
 async def _read(chain: Chain, segment: StoredSegment) -> bytes:

@@ -62,6 +62,7 @@ class HomeUpkeep:
         segments = [await self._store(number, size) for number, size in await asyncio.to_thread(self._alive, position)]
         leadership = self._leadership
         await leadership.prove()
+        self._notes.save()  # the place noted lies above every epoch that may be freed: a restart does not need those
         notes = self._notes.notes
         await self._space.store_checkpoint(position, payload, epoch=leadership.epoch, segments=segments, notes=notes)
         self._notes.forget_closed(await self._space.collect(notes))

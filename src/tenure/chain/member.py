@@ -17,7 +17,7 @@ from tenure.chain.copy import DIVERGED, LocalCopy
 from tenure.chain.hint import read_hint
 from tenure.chain.home import HomeFacts, create_home, find_home
 from tenure.chain.leadership import Leadership, challenge
-from tenure.chain.notes import Notes, load_notes, save_notes
+from tenure.chain.notes import Notes, begin_notes, load_notes, save_notes
 from tenure.chain.place import Step
 from tenure.chain.settings import ChainSettings
 from tenure.clock import Clock
@@ -75,7 +75,13 @@ class Member:
             notes = notes.with_nonce(nonce)
             save_notes(self._disk, notes)
             leadership = await challenge(
-                chain, notes.place, nonce=nonce, url=self._url, clock=self._clock, is_over=self._is_over
+                chain,
+                notes.place,
+                nonce=nonce,
+                directory=bytes.fromhex(notes.directory),
+                url=self._url,
+                clock=self._clock,
+                is_over=self._is_over,
             )
             if leadership is not None:
                 self.notes = notes.after(Step(leadership.fence, notes.place, leadership.place))
@@ -104,7 +110,7 @@ class Member:
             notes = await self._create()
             facts = await find_home(self._store)
         if notes is None or (notes.log_id != facts.log_id and not has_log):
-            notes = self._begin(facts)
+            notes = begin_notes(facts, self._store.store.url)
         if notes.log_id != facts.log_id:
             message = f"this directory is a copy of another log than {url} holds: use another directory"
             raise Conflict(message, code="foreign_log")
@@ -113,14 +119,10 @@ class Member:
     async def _create(self) -> Notes:
         """Create a home; another process may be faster, and then its home is the one."""
         log_id, nonce = secrets.token_bytes(_LOG_ID_BYTES), secrets.token_bytes(_NONCE_BYTES)
-        notes = self._begin(HomeFacts(log_id=log_id.hex())).with_nonce(nonce)
+        notes = begin_notes(HomeFacts(log_id=log_id.hex()), self._store.store.url).with_nonce(nonce)
         save_notes(self._disk, notes)
         await create_home(self._store, log_id, epoch=0, nonce=nonce, url=self._url, now_ms=self._clock.wall_ms())
         return notes
-
-    def _begin(self, facts: HomeFacts) -> Notes:
-        """Return the notes of a directory that has read nothing yet."""
-        return Notes(log_id=facts.log_id, home=self._store.store.url, place=facts.beginning)
 
     async def _catch_up(self, chain: Chain, notes: Notes) -> Notes:
         """Read the chain into the local copy, durably, and note how far."""

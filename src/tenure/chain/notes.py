@@ -6,20 +6,23 @@ chain itself says what is true.
 
 from __future__ import annotations
 
+import secrets
 from threading import Lock
 from typing import Final
 
 import msgspec
 
+from tenure.chain.home import HomeFacts
 from tenure.chain.link import Link
 from tenure.chain.place import Place, Step
 from tenure.errors import Corrupt
 from tenure.log.disk import Disk, write_whole
 from tenure.log.opening import HOME_NOTES
 
-__all__ = ["Notes", "NotesFile", "load_notes", "save_notes"]
+__all__ = ["Notes", "NotesFile", "begin_notes", "load_notes", "save_notes"]
 
 _UNFINISHED: Final = "home.tmp"
+_DIRECTORY_BYTES: Final = 16
 _NONCES_MAX: Final = 1_000
 _BEGUN_MAX: Final = 256
 
@@ -30,6 +33,8 @@ class Notes(msgspec.Struct, frozen=True, kw_only=True):
     format: int = 1
     log_id: str
     home: str
+    #: What this directory is known by in the fences it sends.
+    directory: str
     place: Place
     #: The nonce of the epoch that the place lies in, and whether its leader has given it up.
     leader: str = ""
@@ -73,6 +78,12 @@ class Notes(msgspec.Struct, frozen=True, kw_only=True):
     def owns(self, nonce: bytes) -> bool:
         """Return whether a fence is one of this directory's."""
         return nonce.hex() in self.nonces
+
+
+def begin_notes(facts: HomeFacts, home: str) -> Notes:
+    """Return the notes of a directory that has read nothing of its home yet."""
+    directory = secrets.token_hex(_DIRECTORY_BYTES)
+    return Notes(log_id=facts.log_id, home=home, directory=directory, place=facts.beginning)
 
 
 class NotesFile:

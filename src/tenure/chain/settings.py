@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tenure.errors import Invalid
 from tenure.limits import MIB, check_limits
 
 __all__ = ["ChainSettings"]
@@ -42,4 +43,8 @@ class ChainSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The longest wait between two attempts."""
 
     def __post_init__(self) -> None:
-        check_limits(self, zero={"lapse_ms", "silence_ms", "backoff_ms", "keep_ms"})
+        check_limits(self, zero={"lapse_ms", "silence_ms", "backoff_ms"})
+        if self.keep_ms <= self.lapse_ms:
+            raise Invalid(
+                "keep_ms must be more than lapse_ms: links of a leader that stood still would be freed unseen"
+            )

@@ -115,14 +115,8 @@ class Space:
             return set()
         before_ms = await self._store.repeat(self._store.store.now_ms) - self._settings.keep_ms
         floor = min(head.begin.epoch for head in kept)
-        closed = {
-            epoch: number
-            for table in (*(head.closed for head in kept), notes.closed)
-            for epoch, number in table.items()
-        }
-        freed = {
-            epoch for epoch in sorted(closed) if epoch < floor and await self._free(epoch, closed[epoch], before_ms)
-        }
+        below = [(epoch, fence) for epoch, fence in sorted(notes.closed.items()) if epoch < floor]
+        freed = {epoch for epoch, fence in below if await self._free(epoch, fence, before_ms)}
         await self._delete_old(old, kept, before_ms)
         return freed
 
