@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 
 from tenure.chain.home import HomeFacts, create_home, find_home
-from tenure.chain.notes import Notes, load_notes, save_notes
+from tenure.chain.notes import begin_notes, load_notes, save_notes
 from tenure.chain.open import open_shipped
 from tenure.chain.place import Place
 from tenure.chain.settings import ChainSettings
@@ -62,9 +62,6 @@ async def _begin(store: RetryingStore, disk: Disk, clock: Clock, segment_bytes: 
         pass
     log_id, nonce = heads[0].log_id, secrets.token_bytes(16)
     facts = HomeFacts(log_id=log_id.hex(), epoch=scan.epoch)
-    place = facts.beginning
-    notes = Notes(
-        log_id=facts.log_id, home=store.store.url, epoch=place.epoch, number=place.number, digest=place.digest.hex()
-    )
+    notes = begin_notes(facts, store.store.url)
     save_notes(disk, notes.with_nonce(nonce))
     await create_home(store, log_id, epoch=scan.epoch, nonce=nonce, url="", now_ms=clock.wall_ms())

@@ -11,12 +11,13 @@ import logging
 import secrets
 from collections.abc import Callable
 
-from tenure.chain.chain import Chain
+from tenure.chain.bootstrap import begin_at_checkpoint
+from tenure.chain.chain import Chain, Freed
 from tenure.chain.copy import DIVERGED, LocalCopy
 from tenure.chain.hint import read_hint
 from tenure.chain.home import HomeFacts, create_home, find_home
 from tenure.chain.leadership import Leadership, challenge
-from tenure.chain.notes import Notes, load_notes, save_notes
+from tenure.chain.notes import Notes, begin_notes, load_notes, save_notes
 from tenure.chain.place import Step
 from tenure.chain.settings import ChainSettings
 from tenure.clock import Clock
@@ -74,10 +75,16 @@ class Member:
             notes = notes.with_nonce(nonce)
             save_notes(self._disk, notes)
             leadership = await challenge(
-                chain, notes.place, nonce=nonce, url=self._url, clock=self._clock, is_over=self._is_over
+                chain,
+                notes.place,
+                nonce=nonce,
+                directory=bytes.fromhex(notes.directory),
+                url=self._url,
+                clock=self._clock,
+                is_over=self._is_over,
             )
             if leadership is not None:
-                self.notes = notes.after(leadership.fence, leadership.place)
+                self.notes = notes.after(Step(leadership.fence, notes.place, leadership.place))
                 save_notes(self._disk, self.notes)
                 return leadership
 
@@ -103,7 +110,7 @@ class Member:
             notes = await self._create()
             facts = await find_home(self._store)
         if notes is None or (notes.log_id != facts.log_id and not has_log):
-            notes = self._begin(facts)
+            notes = begin_notes(facts, self._store.store.url)
         if notes.log_id != facts.log_id:
             message = f"this directory is a copy of another log than {url} holds: use another directory"
             raise Conflict(message, code="foreign_log")
@@ -112,23 +119,17 @@ class Member:
     async def _create(self) -> Notes:
         """Create a home; another process may be faster, and then its home is the one."""
         log_id, nonce = secrets.token_bytes(_LOG_ID_BYTES), secrets.token_bytes(_NONCE_BYTES)
-        notes = self._begin(HomeFacts(log_id=log_id.hex())).with_nonce(nonce)
+        notes = begin_notes(HomeFacts(log_id=log_id.hex()), self._store.store.url).with_nonce(nonce)
         save_notes(self._disk, notes)
         await create_home(self._store, log_id, epoch=0, nonce=nonce, url=self._url, now_ms=self._clock.wall_ms())
         return notes
 
-    def _begin(self, facts: HomeFacts) -> Notes:
-        """Return the notes of a directory that has read nothing yet."""
-        place, url = facts.beginning, self._store.store.url
-        return Notes(log_id=facts.log_id, home=url, epoch=place.epoch, number=place.number, digest=place.digest.hex())
-
     async def _catch_up(self, chain: Chain, notes: Notes) -> Notes:
         """Read the chain into the local copy, durably, and note how far."""
         try:
-            async for step in chain.follow(notes.place):
-                self._apply(step, notes)
-                notes = notes.after(step.link, step.after)
-            self._copy.sync()
+            if not list_heads(self._disk):
+                notes = await begin_at_checkpoint(chain, self._disk, self._copy, notes) or notes
+            notes = await self._follow(chain, notes)
         finally:
             self._copy.close()
         if self._copy.diverged_bytes:
@@ -138,6 +139,20 @@ class Member:
                 DIVERGED,
             )
         save_notes(self._disk, notes)
+        return notes
+
+    async def _follow(self, chain: Chain, notes: Notes) -> Notes:
+        """Go to the end of the chain; where links were deleted behind this directory, by way of a checkpoint."""
+        try:
+            async for step in chain.follow(notes.place):
+                self._apply(step, notes)
+                notes = notes.after(step)
+        except Freed:
+            anew = await begin_at_checkpoint(chain, self._disk, self._copy, notes)
+            if anew is None or anew.place[:2] <= notes.place[:2]:
+                raise
+            return await self._follow(chain, anew)
+        self._copy.sync()
         return notes
 
     def _apply(self, step: Step, notes: Notes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tenure.errors import Invalid
 from tenure.limits import MIB, check_limits
 
 __all__ = ["ChainSettings"]
@@ -28,6 +29,10 @@ class ChainSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long another directory's leader must have been silent before this one takes over."""
     place_ms: int = 5_000
     """How often a leader notes beside its log how far the chain goes, which is where its next start begins to read."""
+    epoch_links_max: int = 100_000
+    """After this many links a leader begins another epoch by itself, because only links of closed epochs are freed."""
+    keep_ms: int = 86_400_000
+    """The least age, by the store's clock, of what is deleted from a home."""
     reads_max: int = 32
     """Links read at once while catching up."""
     call_attempts_max: int = 8
@@ -39,3 +44,7 @@ class ChainSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_limits(self, zero={"lapse_ms", "silence_ms", "backoff_ms"})
+        if self.keep_ms <= self.lapse_ms:
+            raise Invalid(
+                "keep_ms must be more than lapse_ms: links of a leader that stood still would be freed unseen"
+            )

@@ -8,15 +8,17 @@ it.
 from __future__ import annotations
 
 import logging
+import secrets
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice, pairwise
 
+from tenure.chain.home_upkeep import HomeUpkeep
 from tenure.chain.leadership import Leadership
 from tenure.chain.link import Run
-from tenure.chain.notes import Notes, save_notes
+from tenure.chain.notes import Notes, NotesFile
 from tenure.chain.place import End
 from tenure.errors import Corrupt, Overloaded, TenureError
 from tenure.log.disk import Disk
@@ -52,7 +54,8 @@ class ShippedLog(FileLog):
         super().__init__(disk, heads, segment_bytes=segment_bytes, handles_max=HANDLES_MAX)
         self.has_home = True
         self.leadership = leadership
-        self._notes = notes
+        self._notes = NotesFile(disk, notes)
+        self._upkeep = HomeUpkeep(disk, leadership, self._notes)
         self._noted_ms = leadership.clock.boot_ms()
         #: How far the chain goes, and the end of each batch behind it.
         self._shipped = leadership.place.end
@@ -77,14 +80,18 @@ class ShippedLog(FileLog):
             self._shipped = self._ends.popleft()
         return batch
 
+    def checkpointed(self, position: Position) -> None:
+        self._upkeep.start(position)
+
     def close(self) -> None:
         """Ship everything, give up the lead so that a successor need not wait, and release the directory."""
         try:
             if not self._closed and self._file != -1 and self.failed is None:
                 with suppress(Overloaded):
                     self.seal()
-                background().run(self.leadership.release())
-                save_notes(self._disk, self._notes.after(self.leadership.last, self.leadership.place))
+                self._upkeep.stop()
+                self._ship((), last_batch=self._shipped.batch, is_released=True)
+                self._notes.save()
         except (OSError, TenureError) as error:
             logger.warning("the lead was not given up: the next start on another machine waits a while (%s)", error)
         finally:
@@ -129,18 +136,36 @@ class ShippedLog(FileLog):
                 break
             count += 1
         ends = list(islice(self._ends, count))
-        carry = partial(self._carry, _joined(_pieces(self._shipped, ends)), self._shipped.batch + 1, ends[-1].batch)
+        carry = partial(self._carry, _joined(_pieces(self._shipped, ends)), ends[-1].batch)
         return Goal(ends[-1].batch, ends[-1].segment, carry)
 
-    def _carry(self, pieces: list[Piece], first_batch: int, last_batch: int) -> None:
+    def _carry(self, pieces: list[Piece], last_batch: int) -> None:
         """Ship one link, in the thread of the sync; note the place now and then. Raises as `Leadership.ship`."""
+        if self.leadership.place.number >= self.leadership.chain.settings.epoch_links_max:
+            self._begin_next_epoch()
         runs = [Run(number, start, self._read_piece(number, start, end)) for number, start, end in pieces]
-        background().run(self.leadership.ship(runs, first_batch=first_batch, last_batch=last_batch))
+        self._ship(runs, last_batch=last_batch)
         now_ms = self.leadership.clock.boot_ms()
         if now_ms - self._noted_ms >= self.leadership.chain.settings.place_ms:
             self._noted_ms = now_ms
             with suppress(OSError):  # only where the next start begins to read
-                save_notes(self._disk, self._notes.after(self.leadership.last, self.leadership.place))
+                self._notes.save()
+
+    def _ship(self, runs: Sequence[Run], *, last_batch: int, is_released: bool = False) -> None:
+        leadership = self.leadership
+        before = leadership.place
+        first_batch = before.end.batch + 1
+        shipping = leadership.ship(runs, first_batch=first_batch, last_batch=last_batch, is_released=is_released)
+        background().run(shipping)
+        self._notes.pass_link(leadership.last._replace(runs=runs), before, leadership.place)
+
+    def _begin_next_epoch(self) -> None:
+        """Close this epoch and lead the next one, so that its links can be freed one day. Raises as ``_ship``."""
+        nonce = secrets.token_bytes(16)
+        self._notes.add_nonce(nonce)
+        before = self.leadership.place
+        background().run(self.leadership.renew(nonce))
+        self._notes.pass_link(self.leadership.fence, before, self.leadership.place)
 
     def _read_piece(self, number: int, start: int, end: int) -> bytes:
         """Read a piece of a segment, published or not yet."""

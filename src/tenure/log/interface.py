@@ -163,5 +163,8 @@ class Log(Protocol):
         Raises Invalid for any other segment.
         """
 
+    def checkpointed(self, position: Position) -> None:
+        """Take note that a checkpoint at a durable position was published: a home may want it too."""
+
     def close(self) -> None:
         """Write, sync, seal and release the directory; safe to call twice."""

@@ -151,6 +151,9 @@ class FileLog(SegmentWriter):
         self._measure()
         return batch
 
+    def checkpointed(self, position: Position) -> None:
+        pass
+
     def close(self) -> None:
         if self._closed:
             return

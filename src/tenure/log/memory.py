@@ -187,6 +187,9 @@ class MemoryLog:
         del self._segments[0]
         return self.written_batch
 
+    def checkpointed(self, position: Position) -> None:
+        pass
+
     def close(self) -> None:
         if not self._closed:
             self.seal()
