@@ -171,6 +171,7 @@ _COMMANDS: Final[dict[str, str | Callable[..., None]]] = {
     "top": "commands.top:top",
     "verify": _verify,
     "salvage": _salvage,
+    "upgrade": "commands.upgrade:upgrade",
     "queue": "commands.queue:queue",
     "dead": "commands.dead:dead",
     "buffer": "buffer.buffer:buffer",

@@ -18,6 +18,7 @@ from tenure.errors import Closed, Corrupt, Overloaded
 from tenure.log import checkpoint
 from tenure.log.base_file import StoredBase, write_bases
 from tenure.log.disk import Disk
+from tenure.log.features import FEATURES, Feature
 from tenure.log.held_segments import HeldSegments
 from tenure.log.interface import Position, UnknownPosition
 
@@ -38,9 +39,9 @@ class CheckpointFold:
     position; so the segments held and the position always fit.
     """
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, *, known: Sequence[Feature] = FEATURES) -> None:
         self._disk = disk
-        self._segments = HeldSegments(disk)
+        self._segments = HeldSegments(disk, known=known)
         self._state = State()
         self._after: Position | None = None
         self._aborted = False
@@ -86,6 +87,7 @@ class CheckpointFold:
         if state.orphans or scan.end[:5] != stop[:5]:
             raise Corrupt(f"the log does not lead to batch {stop.batch}: {scan.end}", batch=stop.batch)
         state.forget_segments(stop.dropped + 1)
+        state.features = self._segments.features.names
         return dump_checkpoint(state)
 
     def abort(self) -> None:
