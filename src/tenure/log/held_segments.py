@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenure.log.disk import Disk, File
-from tenure.log.features import FEATURES, NO_FEATURES, Feature
+from tenure.log.features import FEATURES, Feature
 from tenure.log.interface import Position
 from tenure.log.recovery import Scan, locate
 from tenure.log.segment import Head, find_features, list_heads, read_head, segment_name
@@ -28,8 +28,6 @@ class HeldSegments:
         self._known = known
         self._held: dict[str, File] = {}
         self._heads: list[Head] = []
-        #: The features of the log where the last scan stops.
-        self.features = NO_FEATURES
 
     def goes_through(self, position: Position) -> bool:
         """Return whether the log went through a position. Raises OSError, Corrupt."""
@@ -59,8 +57,7 @@ class HeldSegments:
         heads = [head for head in self._heads if head.number <= stop.segment]
         while heads[-1].number < stop.segment:
             heads.append(read_head(self._disk, heads[-1].number + 1)[0])
-        files = [(segment_name(head.number), head) for head in heads]
-        self.features = find_features(self, files, known=self._known) or NO_FEATURES
+        find_features(self, [(segment_name(head.number), head) for head in heads], known=self._known)
         return Scan(self, heads, after=after, stop=stop)
 
     def _look(self) -> list[Head]:

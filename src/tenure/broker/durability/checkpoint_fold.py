@@ -87,7 +87,6 @@ class CheckpointFold:
         if state.orphans or scan.end[:5] != stop[:5]:
             raise Corrupt(f"the log does not lead to batch {stop.batch}: {scan.end}", batch=stop.batch)
         state.forget_segments(stop.dropped + 1)
-        state.features = self._segments.features.names
         return dump_checkpoint(state)
 
     def abort(self) -> None:
