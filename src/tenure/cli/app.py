@@ -178,6 +178,7 @@ _COMMANDS: Final[dict[str, str | Callable[..., None]]] = {
     "verify": _verify,
     "salvage": _salvage,
     "home": "commands.home:home",
+    "upgrade": "commands.upgrade:upgrade",
     "queue": "commands.queue:queue",
     "dead": "commands.dead:dead",
     "buffer": "buffer.buffer:buffer",
