@@ -17,7 +17,7 @@ __all__ = ["LEFT_OUT", "PATHS"]
 
 PATHS: Final = (
     *("tests/contract", "tests/core", "tests/log", "tests/broker", "tests/model", "tests/testing", "tests/buffer"),
-    *("tests/worker", "tests/export", "tests/http", "tests/bench"),
+    *("tests/worker", "tests/export", "tests/http", "tests/bench", "tests/backup"),
     *(f"tests/client/test_{name}.py" for name in ("config", "endpoint", "lanes", "batcher", "resuming")),
     *(f"tests/client/test_{name}.py" for name in ("retry", "sse")),
     *(f"tests/timers/test_{name}.py" for name in ("envelope", "reference", "faststream_testing")),

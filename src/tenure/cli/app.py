@@ -171,6 +171,8 @@ _COMMANDS: Final[dict[str, str | Callable[..., None]]] = {
     "top": "commands.top:top",
     "verify": _verify,
     "salvage": _salvage,
+    "backup": "commands.backup:backup",
+    "restore": "commands.backup:restore",
     "queue": "commands.queue:queue",
     "dead": "commands.dead:dead",
     "buffer": "buffer.buffer:buffer",
