@@ -24,7 +24,7 @@ class BackupSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Attempts of one store call whose outcome is unknown, before it counts as failed."""
     backoff_ms: int = 50
     """The first wait after a failed store call; it doubles, with full jitter."""
-    backoff_ms_max: int = 5_000
+    backoff_ms_max: int = 2_000
     """The longest wait between attempts."""
 
     def __post_init__(self) -> None:
