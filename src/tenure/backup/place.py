@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -19,11 +19,12 @@ from tenure.backup.settings import BackupSettings
 from tenure.errors import Invalid
 from tenure.objects.metered import Metered, StoreMetrics
 from tenure.objects.retrying import RetryingStore
-from tenure.objects.store import ObjectStore, open_store
+from tenure.objects.store import ObjectInfo, ObjectStore, open_store
 
 __all__ = ["Place", "open_place"]
 
 T = TypeVar("T")
+_KEYS_AT_ONCE: Final = 100
 _NO_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOENT})
 """Errors of a link after which the file is copied: another file system, one without links, or a file dropped since."""
 
@@ -74,10 +75,10 @@ class Place:
         return self._run(self._store.repeat(read))
 
     def list_keys(self) -> Iterator[str]:
-        """Yield the keys of all objects, a page at a time."""
+        """Yield the keys of all objects, some at a time."""
         listed = self._store.list_objects("")
-        while (info := self._run(anext(listed, None))) is not None:
-            yield info.key
+        while keys := self._run(_take_keys(listed)):
+            yield from keys
 
     def delete(self, keys: list[str]) -> None:
         """Delete objects; a missing one is no error."""
@@ -111,6 +112,16 @@ class Place:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+async def _take_keys(listed: AsyncIterator[ObjectInfo]) -> list[str]:
+    """Return the next keys of a listing; none at its end."""
+    keys: list[str] = []
+    async for info in listed:
+        keys.append(info.key)
+        if len(keys) == _KEYS_AT_ONCE:
+            break
+    return keys
 
 
 def _link(source: Path, target: Path) -> bool:

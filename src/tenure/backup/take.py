@@ -172,10 +172,9 @@ class _Copying:
         self._total = sum(map(source.used_bytes, range(len(source.heads))))
 
     def copy_segments(self) -> list[StoredFile]:
-        """Check and copy every segment, oldest first."""
+        """Copy and check every segment, oldest first: at a pace from the disk, and then from the system's cache."""
         source, stored = self._source, list[StoredFile]()
         for index, head in enumerate(source.heads):
-            source.check(index)
             name = segment_name(head.number)
             is_sealed = index + 1 < len(source.heads)
             file = source.open(name)
@@ -186,6 +185,7 @@ class _Copying:
                 stored.append(self._copy(file, key, number=head.number, size=size, path=path))
             finally:
                 source.close(file)
+            source.check(index)
             source.release(index)
         source.check_declared()
         return stored

@@ -80,7 +80,7 @@ class TopicSnapshot(msgspec.Struct, frozen=True, array_like=True):
     marks: bytes | None
     tags: bytes | None
     implicit: bool = False
-    recreated: list[int] = []
+    recreated: tuple[int, ...] = ()
 
 
 class StateSnapshot(msgspec.Struct, frozen=True, array_like=True):

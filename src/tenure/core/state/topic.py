@@ -89,7 +89,7 @@ class Topic:
         self.keys: KeyWindow | None = None
         self.marks: ClientMarks | None = None
         self.tags: TagIndex | None = None
-        self.recreated: list[int] = []
+        self.recreated: tuple[int, ...] = ()
         self.durable_seq = 0
         self.last_read_ms = 0
 
@@ -185,7 +185,7 @@ class Topic:
         first_seq = self.head_seq + 1
         self.head_seq += count
         self.bury(first_seq, first_seq + count)
-        self.recreated = [*self.recreated, first_seq, count][-2 * RECREATED_MAX :]
+        self.recreated = (*self.recreated, first_seq, count)[-2 * RECREATED_MAX :]
 
     def cut_frames(self, lo: int, hi: int) -> None:
         """Forget the frames that start in ``[lo, hi)``; nothing alive is in them."""
