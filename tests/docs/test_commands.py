@@ -63,6 +63,11 @@ def _a_directory(reader: Reader) -> None:
     reader.close()
 
 
+def _a_served_directory(reader: Reader) -> None:
+    reader.run("tenure serve --data DIR")
+    reader.run("tenure put mail 1 2 3")
+
+
 def _keys(reader: Reader) -> None:
     keys = reader.directory / "etc" / "tenure" / "keys"
     keys.parent.mkdir(parents=True)
@@ -95,6 +100,7 @@ def _served_worker(reader: Reader) -> None:
 
 
 PREPARE: dict[str, Callable[[Reader], None]] = {
+    "docs/how-to/back-up-and-restore.md": _a_served_directory,
     "docs/start.md": _a_log,
     "docs/how-to/export-lifecycle-events.md": _some_events,
     "docs/how-to/handle-dead-letters.md": _a_dead_letter,

@@ -179,6 +179,8 @@ _COMMANDS: Final[dict[str, str | Callable[..., None]]] = {
     "salvage": _salvage,
     "home": "commands.home:home",
     "upgrade": "commands.upgrade:upgrade",
+    "backup": "commands.backup:backup",
+    "restore": "commands.backup:restore",
     "queue": "commands.queue:queue",
     "dead": "commands.dead:dead",
     "buffer": "buffer.buffer:buffer",
