@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "broker": {"errors", "settings", "contract", "clock", "core", "log"},
     "objects": {"errors", "backoff"},
     "buffer": {"errors", "limits", "backoff", "clock", "objects"},
+    "backup": {"errors", "limits", "settings", "contract", "clock", "core", "log", "broker", "objects"},
     "export": {"errors", "limits", "backoff", "contract", "core", "log", "broker", "objects", "buffer"},
     "http": {
         *("errors", "limits", "extras", "settings", "contract", "clock", "core", "endpoint"),
@@ -57,7 +58,7 @@ MAY_IMPORT = {
     },
     "cli": {
         *("errors", "limits", "extras", "address", "endpoint", "durations", "logs", "clock", "contract", "core", "log"),
-        *("broker", "http", "objects", "chain", "settings", "buffer", "export", "client", "worker", "spark"),
+        *("broker", "http", "objects", "chain", "settings", "buffer", "backup", "export", "client", "worker", "spark"),
     },
     "__init__": {"errors", "settings", "contract", "broker", "client", "worker"},
     "__main__": {"cli"},

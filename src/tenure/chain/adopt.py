@@ -16,8 +16,10 @@ from tenure.chain.settings import ChainSettings
 from tenure.clock import Clock
 from tenure.errors import Conflict, NotFound
 from tenure.log.disk import Disk
+from tenure.log.features import FEATURES
 from tenure.log.opening import load_or_create
 from tenure.log.recovery import Scan
+from tenure.log.segment import segment_numbers
 from tenure.objects.background import background
 from tenure.objects.metered import Metered, StoreMetrics
 from tenure.objects.probe import probe
@@ -51,12 +53,12 @@ def adopt(store: ObjectStore, disk: Disk, *, settings: ChainSettings, clock: Clo
 
 async def _begin(store: RetryingStore, disk: Disk, clock: Clock, segment_bytes: int) -> None:
     """Note the home beside the log, then create it."""
-    heads = load_or_create(disk, segment_bytes=segment_bytes, log_id=b"", epoch=0) if disk.listdir("segments") else []
-    if not heads:
+    if not segment_numbers(disk):
         raise NotFound("this directory holds no log: serve with --home, and there will be one", code="no_log")
     await probe(store)
     if await find_home(store) is not None:
         raise Conflict(f"{store.store.url} holds a log already: use an empty prefix", code="home_exists")
+    heads, _ = load_or_create(disk, segment_bytes=segment_bytes, log_id=b"", epoch=0, known=FEATURES)
     scan = Scan(disk, heads)
     for _ in scan.frames():
         pass

@@ -18,7 +18,7 @@ from tenure.log import checkpoint
 from tenure.log.disk import Disk
 from tenure.objects.store import ObjectMissing
 
-__all__ = ["begin_at_checkpoint"]
+__all__ = ["begin_at_checkpoint", "read_segment"]
 
 logger = logging.getLogger("tenure.chain")
 
@@ -60,13 +60,14 @@ async def _fetch_all(chain: Chain, copy: LocalCopy, head: StoredCheckpoint) -> N
 
     async def fetch(segment: StoredSegment) -> None:
         async with turns:
-            data = await _read(chain, segment)
+            data = await read_segment(chain, segment)
             copy.write([Run(segment.number, 0, data)])
 
     await asyncio.gather(*(fetch(segment) for segment in head.segments if segment.number not in here))
 
 
-async def _read(chain: Chain, segment: StoredSegment) -> bytes:
+async def read_segment(chain: Chain, segment: StoredSegment) -> bytes:
+    """Return a sealed segment, proven by its digest. Raises Corrupt, ObjectMissing."""
     key = segment_key(segment)
     data = await chain.store.get(key, chain.settings.link_object_bytes_max)
     if len(data) != segment.bytes or sha256(data) != segment.sha256:

@@ -22,6 +22,7 @@ from tenure.chain.notes import Notes, NotesFile
 from tenure.chain.place import End
 from tenure.errors import Corrupt, Overloaded, TenureError
 from tenure.log.disk import Disk
+from tenure.log.features import FEATURES, FeatureSet
 from tenure.log.interface import Position, Sync
 from tenure.log.log import HANDLES_MAX, FileLog
 from tenure.log.opening import load_or_create
@@ -49,9 +50,16 @@ class ShippedLog(FileLog):
     """
 
     def __init__(
-        self, disk: Disk, heads: list[Head], *, segment_bytes: int, leadership: Leadership, notes: Notes
+        self,
+        disk: Disk,
+        heads: list[Head],
+        *,
+        segment_bytes: int,
+        features: FeatureSet,
+        leadership: Leadership,
+        notes: Notes,
     ) -> None:
-        super().__init__(disk, heads, segment_bytes=segment_bytes, handles_max=HANDLES_MAX)
+        super().__init__(disk, heads, segment_bytes=segment_bytes, handles_max=HANDLES_MAX, features=features)
         self.has_home = True
         self.leadership = leadership
         self._notes = NotesFile(disk, notes)
@@ -65,8 +73,8 @@ class ShippedLog(FileLog):
     def lead(cls, disk: Disk, leadership: Leadership, notes: Notes, *, segment_bytes: int) -> ShippedLog:
         """Open the local copy for writing, as the leader of an epoch. Raises Corrupt, Overloaded, OSError."""
         log_id, epoch = leadership.chain.log_id, leadership.epoch
-        heads = load_or_create(disk, segment_bytes=segment_bytes, log_id=log_id, epoch=epoch)
-        return cls(disk, heads, segment_bytes=segment_bytes, leadership=leadership, notes=notes)
+        heads, features = load_or_create(disk, segment_bytes=segment_bytes, log_id=log_id, epoch=epoch, known=FEATURES)
+        return cls(disk, heads, segment_bytes=segment_bytes, features=features, leadership=leadership, notes=notes)
 
     def write(self) -> int:
         before, batch = self.written_batch, super().write()
