@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final, NamedTuple
 from unittest import mock
 
@@ -43,10 +43,8 @@ class Variant(NamedTuple):
 
 
 async def _taken_is_mine(self: RetryingStore, key: str, data: Bytes, limit_bytes: int) -> Created:
-    try:
+    with suppress(ObjectExists):
         await self.store.put_new(key, data)
-    except ObjectExists:
-        pass
     return Created(True)
 
 
@@ -107,7 +105,7 @@ _save = HomeUpkeep.save
 
 
 async def _save_without_note(self: HomeUpkeep, position: Any) -> None:
-    with mock.patch.object(self._notes, "save", lambda: None):
+    with mock.patch.object(self._notes, "save"):
         await _save(self, position)
 
 
