@@ -391,3 +391,24 @@ async def test_a_link_lost_below_a_new_one_is_found_after_a_lapse(world: World):
     world.clock.advance(FAST.lapse_ms + 1)
     with pytest.raises(Corrupt, match="took back"):
         await ship(leader, b"b")
+
+
+@story
+async def test_a_fence_that_somebody_deleted_is_not_taken_for_the_end_of_the_chain(world: World):
+    first = await world.lead()
+    await ship(first, b"a")
+    await ship(await world.lead(), b"b")
+    world.sim.objects.pop(link_key(first.epoch, 1))
+    with pytest.raises(Corrupt, match="lost a part"):
+        await world.lead()
+
+
+@story
+async def test_a_mark_that_somebody_deleted_does_not_let_a_member_lead_beside_the_chain(world: World):
+    first = await world.lead()
+    place = first.place
+    await ship(first, b"a")
+    await ship(await world.lead(), b"b")
+    world.sim.objects.pop(link_key(first.epoch, 0))  # freed, and the mark is gone
+    with pytest.raises(Corrupt):
+        await world.lead(place)

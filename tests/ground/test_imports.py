@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "objects": {"errors", "backoff"},
     "buffer": {"errors", "limits", "backoff", "clock", "objects"},
     "backup": {"errors", "limits", "settings", "contract", "clock", "core", "log", "broker", "objects"},
-    "export": {"errors", "limits", "backoff", "contract", "core", "log", "broker", "objects", "buffer"},
+    "export": {"errors", "limits", "backoff", "contract", "core", "log", "broker", "objects", "chain", "buffer"},
     "http": {
         *("errors", "limits", "extras", "settings", "contract", "clock", "core", "endpoint"),
         *("log", "broker", "objects", "chain", "buffer", "export", "console"),
