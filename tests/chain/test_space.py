@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from tenure.chain.fetch import fetch_log
 from tenure.chain.inspect import Verified, home_status, verify_home
 from tenure.chain.keys import link_key, mark_key
 from tenure.chain.settings import ChainSettings
 from tenure.chain.shipped import ShippedLog
 from tenure.chain.stored_checkpoint import CHECKPOINTS, SEGMENTS
 from tenure.errors import Corrupt
-from tenure.log import checkpoint
+from tenure.log import FileLog, checkpoint
 from tenure.objects.background import background
 from tenure.objects.metered import Metered, StoreMetrics
 from tenure.objects.retrying import RetryingStore
 from tenure.testing.simdisk import PowerLoss, SimDisk
 from tenure.testing.simstore import Call, Fault, SimStore
-from tests.chain.kit import open_log
+from tests.chain.kit import SEGMENT_BYTES, open_log
 
 SHORT = ChainSettings(silence_ms=1, lapse_ms=60_000, keep_ms=60_001, epoch_links_max=5, backoff_ms=0, backoff_ms_max=1)
 
@@ -228,3 +229,17 @@ def test_every_object_that_a_new_machine_needs_is_missed_by_verify(prefix: str):
         flipped.objects[key] = (data[:-1] + bytes([data[-1] ^ 1]), at)
         with pytest.raises(Corrupt, match=key):
             verified(flipped)
+
+
+def test_a_log_is_fetched_as_it_was_confirmed_while_its_leader_goes_on():
+    story = Story()
+    for _ in range(3):
+        story.write()
+        story.save()
+    story.write(5)
+    disk = SimDisk(3)
+    fetched = fetch_log(story.store, disk, SHORT)
+    assert fetched.end.batch - 1 == story.log.synced_batch
+    copy = FileLog.open(disk, segment_bytes=SEGMENT_BYTES)
+    assert [bytes(body) for *_, body in copy.replay()] == story.alive()
+    story.write(1)

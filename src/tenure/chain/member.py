@@ -7,13 +7,11 @@ the place is noted, and the nonce is noted before the fence is sent.
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from collections.abc import Callable
 
-from tenure.chain.bootstrap import begin_at_checkpoint
-from tenure.chain.chain import Chain, Freed
-from tenure.chain.copy import DIVERGED, LocalCopy
+from tenure.chain.catch_up import CatchUp
+from tenure.chain.chain import Chain
 from tenure.chain.hint import read_hint
 from tenure.chain.home import HomeFacts, create_home, find_home
 from tenure.chain.leadership import Leadership, challenge
@@ -28,8 +26,6 @@ from tenure.objects.probe import ROUNDS, probe
 from tenure.objects.retrying import RetryingStore
 
 __all__ = ["Member"]
-
-logger = logging.getLogger("tenure.chain")
 
 _NONCE_BYTES = 16
 _LOG_ID_BYTES = 16
@@ -55,7 +51,7 @@ class Member:
         self._clock = clock
         self._url = url
         self._is_over = is_over
-        self._copy = LocalCopy(disk)
+        self._catching_up = CatchUp(disk)
         self.notes: Notes | None = None
 
     async def lead(self) -> Leadership:
@@ -68,7 +64,8 @@ class Member:
         notes, facts = await self._find()
         chain = Chain(self._store, bytes.fromhex(facts.log_id), self._settings)
         while True:
-            notes = await self._catch_up(chain, notes)
+            notes = await self._catching_up.run(chain, notes)
+            save_notes(self._disk, notes)
             if not notes.may_lead_at_once:
                 await self._wait_for_silence(chain, notes)
             nonce = secrets.token_bytes(_NONCE_BYTES)
@@ -123,47 +120,6 @@ class Member:
         save_notes(self._disk, notes)
         await create_home(self._store, log_id, epoch=0, nonce=nonce, url=self._url, now_ms=self._clock.wall_ms())
         return notes
-
-    async def _catch_up(self, chain: Chain, notes: Notes) -> Notes:
-        """Read the chain into the local copy, durably, and note how far."""
-        try:
-            if not list_heads(self._disk):
-                notes = await begin_at_checkpoint(chain, self._disk, self._copy, notes) or notes
-            notes = await self._follow(chain, notes)
-        finally:
-            self._copy.close()
-        if self._copy.diverged_bytes:
-            logger.warning(
-                "%d bytes of this directory were never part of its home's history: they were moved to %s/",
-                self._copy.diverged_bytes,
-                DIVERGED,
-            )
-        save_notes(self._disk, notes)
-        return notes
-
-    async def _follow(self, chain: Chain, notes: Notes) -> Notes:
-        """Go to the end of the chain; where links were deleted behind this directory, by way of a checkpoint."""
-        try:
-            async for step in chain.follow(notes.place):
-                self._apply(step, notes)
-                notes = notes.after(step)
-        except Freed:
-            anew = await begin_at_checkpoint(chain, self._disk, self._copy, notes)
-            if anew is None or anew.place[:2] <= notes.place[:2]:
-                raise
-            return await self._follow(chain, anew)
-        self._copy.sync()
-        return notes
-
-    def _apply(self, step: Step, notes: Notes) -> None:
-        """Bring one link into the copy; where the copy went another way, what it holds from there on is moved aside."""
-        link, aside = step.link, f"{step.before.epoch:010d}-{step.before.number:020d}"
-        if link.is_fence:
-            if not notes.owns(link.nonce):
-                self._copy.cut(step.before.end, aside=aside)
-        elif (difference := self._copy.first_difference(link.runs)) is not None:
-            self._copy.cut(difference, aside=aside)
-            self._copy.write(link.runs)
 
     async def _wait_for_silence(self, chain: Chain, notes: Notes) -> None:
         """Wait until another directory's leader has been silent for long enough. Raises Conflict where it lives."""

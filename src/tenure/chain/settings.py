@@ -15,6 +15,8 @@ class ChainSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     link_bytes_max: int = 8 * MIB
     """A link holds at most this many bytes of batches, and one batch however large it is."""
+    link_interval_ms: int = 0
+    """The least time between two links: the bill follows their number, and every durable answer waits for one."""
     link_object_bytes_max: int = 4096 * MIB
     """The largest link that is read."""
     lapse_ms: int = 1_500
@@ -43,7 +45,7 @@ class ChainSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The longest wait between two attempts."""
 
     def __post_init__(self) -> None:
-        check_limits(self, zero={"lapse_ms", "silence_ms", "backoff_ms"})
+        check_limits(self, zero={"link_interval_ms", "lapse_ms", "silence_ms", "backoff_ms"})
         if self.keep_ms <= self.lapse_ms:
             raise Invalid(
                 "keep_ms must be more than lapse_ms: links of a leader that stood still would be freed unseen"

@@ -65,6 +65,7 @@ class ShippedLog(FileLog):
         self._notes = NotesFile(disk, notes)
         self._upkeep = HomeUpkeep(disk, leadership, self._notes)
         self._noted_ms = leadership.clock.boot_ms()
+        self._begun_ms = 0
         #: How far the chain goes, and the end of each batch behind it.
         self._shipped = leadership.place.end
         self._ends: deque[End] = deque()
@@ -81,6 +82,15 @@ class ShippedLog(FileLog):
         if batch > before:
             self._ends.append(End(self._heads[-1].number, self._written_end, batch))
         return batch
+
+    @property
+    def sync_wait_ms(self) -> int:
+        since_ms = self.leadership.clock.boot_ms() - self._begun_ms
+        return max(0, self.leadership.chain.settings.link_interval_ms - since_ms)
+
+    def begin_sync(self) -> Sync:
+        self._begun_ms = self.leadership.clock.boot_ms()
+        return super().begin_sync()
 
     def end_sync(self, sync: Sync) -> int:
         batch = super().end_sync(sync)

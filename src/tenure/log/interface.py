@@ -117,6 +117,10 @@ class Log(Protocol):
     def write(self) -> int:
         """Hand the pending batch to the operating system; return ``written_batch``. Raises Indeterminate."""
 
+    @property
+    def sync_wait_ms(self) -> int:
+        """Return how long the next sync should wait: 0, unless each one costs money and there was one just now."""
+
     def begin_sync(self) -> Sync:
         """Begin a sync of everything written so far; the caller runs it and ends it."""
 

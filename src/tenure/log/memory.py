@@ -117,6 +117,10 @@ class MemoryLog:
             self._has_pending = False
         return self.written_batch
 
+    @property
+    def sync_wait_ms(self) -> int:
+        return 0
+
     def begin_sync(self) -> Sync:
         self._check_open()
         return _MemorySync(self.written_batch)

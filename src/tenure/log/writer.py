@@ -186,6 +186,10 @@ class SegmentWriter:
         self._pending = {}
         return batch
 
+    @property
+    def sync_wait_ms(self) -> int:
+        return 0
+
     def begin_sync(self) -> Sync:
         self._check_ready()
         segment = self._heads[-1].number

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 from rich.console import Console
 
+from tenure.backup.directory import restore_from
 from tenure.chain.adopt import adopt as adopt_log
+from tenure.chain.fetch import fetch_log
 from tenure.chain.inspect import home_status, verify_home
 from tenure.chain.settings import ChainSettings
 from tenure.cli import screen
@@ -16,7 +19,7 @@ from tenure.cli.commands.directory import open_disk
 from tenure.cli.main import OK
 from tenure.cli.options import AsJson, Directory
 from tenure.cli.screen import Payload, Shown
-from tenure.cli.words import count, size
+from tenure.cli.words import count, format_path, size
 from tenure.clock import SystemClock
 from tenure.objects.background import background
 from tenure.objects.metered import Metered, StoreMetrics
@@ -51,6 +54,36 @@ def verify(url: Url, as_json: AsJson = False) -> None:
 def adopt(directory: Directory, url: Url, as_json: AsJson = False) -> None:
     """Bring the log of a directory into an empty home. No server may have it open; serve it with --home afterwards."""
     raise typer.Exit(screen.answer(lambda: _adopt(directory, url), _show_adopted, as_json=as_json))
+
+
+@home.command()
+def fetch(
+    url: Url,
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A new or empty directory for the copy.", show_default=False)
+    ],
+    keep_leases: Annotated[
+        bool,
+        typer.Option("--keep-leases", help="Leave jobs with the workers that held them, instead of releasing them."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a log of its own, on this machine, of what a home has confirmed. The home and its leader may go on."""
+    raise typer.Exit(screen.answer(lambda: _fetch(url, directory, keep_leases), _show_fetched, as_json=as_json))
+
+
+def _fetch(url: str, directory: Path, keep_leases: bool) -> Shown:
+    store = open_store(url)
+    restored = restore_from(lambda disk: fetch_log(store, disk, _SETTINGS), directory, keep_leases=keep_leases)
+    about: Payload = {"home": url, "directory": format_path(directory), "kept_leases": keep_leases}
+    return about | msgspec.to_builtins(restored), OK
+
+
+def _show_fetched(console: Console, payload: Payload) -> None:
+    records, topics = count(payload["records"], "record"), count(payload["topics"], "topic")
+    where = screen.escape(payload["directory"])
+    console.print(f"fetched {records} in {topics} into {where}: a log of its own, {payload['log_id']}")
+    console.print(f"next: tenure serve --data {where}")
 
 
 def _store(url: str) -> RetryingStore:
