@@ -10,12 +10,12 @@ from unittest import mock
 import msgspec
 
 from tenure.chain import member, notes, space
+from tenure.chain.catch_up import CatchUp
 from tenure.chain.chain import Chain
 from tenure.chain.home_upkeep import HomeUpkeep
 from tenure.chain.keys import link_key
 from tenure.chain.leadership import Leadership, Lost
 from tenure.chain.link import Link
-from tenure.chain.member import Member
 from tenure.chain.notes import Notes, save_notes
 from tenure.chain.place import Place, Step
 from tenure.errors import Corrupt, NotLeader
@@ -115,10 +115,10 @@ def _save_without_nonce(disk: Disk, kept: Notes) -> None:
     save_notes(disk, kept)
 
 
-_apply = Member._apply
+_apply = CatchUp._apply
 
 
-def _apply_without_own(self: Member, step: Step, kept: Notes) -> None:
+def _apply_without_own(self: CatchUp, step: Step, kept: Notes) -> None:
     if step.link.is_fence or not kept.owns(step.link.nonce):
         _apply(self, step, kept)
 
@@ -162,5 +162,5 @@ VARIANTS: Final[dict[str, Variant]] = {
     "the place is not noted before an epoch is freed": Variant(
         ((HomeUpkeep, "save", _save_without_note),), ("collect",)
     ),
-    "links of own epochs are not compared": Variant(((Member, "_apply", _apply_without_own),), ("memory",)),
+    "links of own epochs are not compared": Variant(((CatchUp, "_apply", _apply_without_own),), ("memory",)),
 }
