@@ -11,6 +11,7 @@ import argparse
 import logging
 import sys
 import time
+from collections import Counter
 from contextlib import nullcontext
 
 from tests.chain.worlds.runs import Found, run, shrink
@@ -28,10 +29,10 @@ def main() -> int:
     logging.disable()  # what members log of their stores is part of the world
     variant = VARIANTS.get(options.variant)
     traits, is_whole = variant.traits if variant is not None else None, True if options.whole else None
-    found = list[Found]()
+    found, tally = list[Found](), Counter[str]()
     with variant.applied() if variant is not None else nullcontext():
         for seed in range(options.seed, options.seed + options.worlds):
-            anomaly = run(seed, traits=traits, is_whole=is_whole)
+            anomaly = run(seed, traits=traits, is_whole=is_whole, tally=tally)
             if anomaly is None:
                 continue
             found.append(anomaly)
@@ -39,6 +40,7 @@ def main() -> int:
             if not options.go_on:
                 print(shrink(anomaly, traits=traits, is_whole=is_whole))
                 return 1
+    print(", ".join(f"{count:,} {what}" for what, count in tally.items()))
     print(f"{options.worlds} worlds, {len(found)} with an anomaly, {time.process_time():.0f} s of processor time")
     return 1 if found else 0
 

@@ -32,6 +32,8 @@ class Machine:
         #: Whether the machine was ever set back: then a process may find its own later links.
         self.was_set_back = False
         self.process: Process | None = None
+        #: The code of the error that each process ended with.
+        self.ends: list[str] = []
         self.anomaly: Anomaly | None = None
         self._tasks: list[asyncio.Task[Any]] = []
         self._running = asyncio.Event()

@@ -81,6 +81,7 @@ class Process:
 
     def _judge(self, error: TenureError) -> None:
         machine = self._machine
+        machine.ends.append(error.code)
         self._setting.say(f"{machine.name} ends: {type(error).__name__} {error.code}: {error.message[:90]}")
         if error.code == "went_back" and not machine.was_set_back:
             raise Anomaly("false_went_back", f"{machine.name} was never set back, and says: {error.message}")
@@ -188,7 +189,7 @@ class Process:
     async def _keep_house(self, log: BareLog | WholeLog) -> None:
         """Store checkpoints and collect, as long as the process lives."""
         while True:
-            await asyncio.sleep(self._random.uniform(0.3, 1.5))
+            await asyncio.sleep(self._random.uniform(0.1, 0.8))
             await self._machine.awake()
             try:
                 await log.keep_house()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -32,8 +33,9 @@ def run(
     steps: Sequence[int] = range(STEPS),
     traits: Iterable[str] | None = None,
     is_whole: bool | None = None,
+    tally: Counter[str] | None = None,
 ) -> Found | None:
-    """Play one seed; None where nothing happened that must not."""
+    """Play one seed; None where nothing happened that must not. What did happen is added to ``tally``."""
     gc.disable()  # what is collected in the middle of a world would make it differ from the next run
     world = World(seed, traits=traits, is_whole=is_whole)
     try:
@@ -43,6 +45,8 @@ def run(
         return Found(seed, anomaly.kind, anomaly.message, tuple(steps), (about, *world.story))
     finally:
         gc.enable()
+        if tally is not None:
+            tally.update(world.tally())
     return None
 
 

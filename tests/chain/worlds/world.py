@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random as process_random
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from random import Random
@@ -20,6 +21,7 @@ from tests.chain.worlds.blocking import InlineBackground
 from tests.chain.worlds.loop import VirtualLoop
 from tests.chain.worlds.machine import Machine
 from tests.chain.worlds.nemesis import TRAITS, strike
+from tests.chain.worlds.ops import diverged_ops
 from tests.chain.worlds.process import Setting
 from tests.chain.worlds.store import WorldStore
 from tests.chain.worlds.witness import Witness
@@ -29,13 +31,13 @@ __all__ = ["STEPS", "World"]
 
 STEPS: Final = 12
 SETTINGS: Final = ChainSettings(
-    lapse_ms=700,
-    keep_ms=900,
-    silence_ms=1_500,
-    prove_ms=2_000,
-    hint_ms=500,
-    place_ms=1_000,
-    epoch_links_max=10,
+    lapse_ms=300,
+    keep_ms=350,
+    silence_ms=700,
+    prove_ms=900,
+    hint_ms=250,
+    place_ms=500,
+    epoch_links_max=6,
     reads_max=4,
     backoff_ms_max=500,
 )
@@ -86,6 +88,19 @@ class World:
 
     def say(self, text: str) -> None:
         self.story.append(f"{self.loop.now_ms:>7} {text}")
+
+    def tally(self) -> Counter[str]:
+        """Return how much happened."""
+        objects, witness = self.store.objects, self.witness
+        return Counter(
+            acknowledged=len(witness.acked),
+            denied=len(witness.denied),
+            leads=len(witness.leads),
+            freed=sum(key.startswith("freed/") for key in objects),
+            aside=sum(len(diverged_ops(machine.disk)) for machine in self.machines),
+            requests=len(self.store.calls),
+            **Counter(error for machine in self.machines for error in machine.ends),
+        )
 
     def add_machine(self) -> Machine:
         machine = Machine(f"m{len(self.machines)}", self.setting)
