@@ -76,12 +76,14 @@ class Machine:
             self.disk = self.disk.crash(mode)
             self.tail = {op: at for op, at in self.tail.items() if at[1]}
 
-    def set_back(self, memory: Memory) -> None:
+    def set_back(self, memory: Memory, *, wall_too: bool) -> None:
         """Put the machine back to a moment, as a restored snapshot does: its memory, its disk and its boot clock."""
         self._end()
         self.was_set_back = True
         self.disk, self.tail = memory.disk.kill(), {}
         self.clock.boot_behind_ms += self.clock.boot_ms() - memory.boot_ms
+        if wall_too:
+            self.clock.wall_behind_ms += self.clock.wall_ms() - memory.wall_ms
         self._begin(memory)
 
     def set_disk_back(self, memory: Memory) -> None:

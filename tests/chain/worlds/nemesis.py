@@ -90,7 +90,11 @@ def set_back(world: World, machine: Machine, random: Random) -> None:
         machine = random.choice(candidates)
         memory, has_memory = random.choice(machine.memories), random.random() < 0.75
         world.say(f"the {'memory' if has_memory else 'directory'} of {machine.name} is set back to {memory.at_ms} ms")
-        (machine.set_back if has_memory else machine.set_disk_back)(memory)
+        if has_memory:
+            # Where links are freed, one of the clocks must be right: nothing is promised otherwise.
+            machine.set_back(memory, wall_too="collect" not in world.traits and random.random() < 0.5)
+        else:
+            machine.set_disk_back(memory)
 
 
 def join(world: World, machine: Machine, random: Random) -> None:

@@ -54,6 +54,7 @@ class Memory(NamedTuple):
     disk: SimDisk
     waiting: list[int]
     boot_ms: int
+    wall_ms: int
     at_ms: int
 
 
@@ -183,7 +184,8 @@ class Process:
         machine = self._machine
         disk = machine.disk.kill()
         kept = log.copy(disk, copy.copy(log.leadership))
-        memory = Memory(kept, disk, waiting, machine.clock.boot_ms(), self._setting.now_ms())
+        times = (machine.clock.boot_ms(), machine.clock.wall_ms(), self._setting.now_ms())
+        memory = Memory(kept, disk, waiting, *times)
         machine.memories = [*machine.memories, memory][-_MEMORIES_MAX:]
 
     async def _keep_house(self, log: BareLog | WholeLog) -> None:
