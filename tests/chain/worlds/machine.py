@@ -55,8 +55,9 @@ class Machine:
         await self._running.wait()
 
     def start(self) -> None:
-        """Switch the machine on; its process starts."""
-        self._begin(None)
+        """Switch the machine on, unless it is; its process starts."""
+        if not self.is_on:
+            self._begin(None)
 
     def stop(self) -> None:
         """Stop the process, as SIGSTOP does; what it has sent may still arrive."""

@@ -53,7 +53,23 @@ def kill(world: World, machine: Machine, random: Random) -> None:
     off_s = random.choice((0.0, 0.5, 3.0, 6.0))
     world.say(f"{machine.name} is killed ({mode or kind}) for {off_s} s")
     machine.kill(mode, loses_disk=kind == "disk")
-    _later(world, off_s, lambda: None if machine.is_on else machine.start())
+    _later(world, off_s, machine.start)
+
+
+def ambush(world: World, machine: Machine, random: Random) -> None:
+    """End the process at its next link or fence, right before or after it lands; perhaps end it now, too."""
+    is_before = random.random() < 0.5
+
+    def spring() -> None:
+        world.say(f"{machine.name} is killed {'before' if is_before else 'after'} its link lands")
+        machine.kill()
+        _later(world, 0, machine.start)
+
+    world.store.ambushes[machine.name] = (is_before, spring)
+    if random.random() < 0.5:
+        world.say(f"{machine.name} is killed")
+        machine.kill()
+        machine.start()
 
 
 def cut_off(world: World, machine: Machine, random: Random) -> None:
@@ -88,7 +104,8 @@ def set_back(world: World, machine: Machine, random: Random) -> None:
     candidates = [each for each in world.machines if each.memories]
     if candidates:
         machine = random.choice(candidates)
-        memory, has_memory = random.choice(machine.memories), random.random() < 0.75
+        memory = random.choice((machine.memories[-1], random.choice(machine.memories)))
+        has_memory = random.random() < 0.75
         world.say(f"the {'memory' if has_memory else 'directory'} of {machine.name} is set back to {memory.at_ms} ms")
         if has_memory:
             # Where links are freed, one of the clocks must be right: nothing is promised otherwise.
@@ -116,7 +133,8 @@ def _later(world: World, s: float, act: Callable[[], None]) -> None:
 
 DEEDS: tuple[tuple[str, float, Deed], ...] = (
     ("", 3, pause),
-    ("", 3, kill),
+    ("", 2, kill),
+    ("", 2, ambush),
     ("", 1.5, cut_off),
     ("away", 0.7, go_away),
     ("release", 1, release),

@@ -57,11 +57,14 @@ class WorldStore(SimStore):
         self._slow = slow
         self.chances: Mapping[Fault, float] = chances
         self.is_away = False
+        #: What happens to a client at its next create of a link, and whether that is before the link has landed.
+        self.ambushes: dict[str, tuple[bool, Callable[[], None]]] = {}
         self.hook = self._fate
 
     def heal(self) -> None:
         """End every fault: from now on each call is carried out once, and soon."""
         self.chances, self._slow, self.is_away = {}, 0.0, False
+        self.ambushes.clear()
         for name in list(self._cuts):
             self.reconnect(name)
 
@@ -74,8 +77,20 @@ class WorldStore(SimStore):
             if self._draws.random() < 0.5:
                 self._land_later(act)
             raise
+        is_link = kind == "put_new" and key.startswith("chain/")
+        if is_link and self._spring(client.name, is_before=True):
+            await asyncio.sleep(0)  # where the process ends
         await super().carry_out(client, kind, key, size, act)
+        if is_link:
+            self._spring(client.name, is_before=False)
         await asyncio.sleep(self._draws.expovariate(100))
+
+    def _spring(self, name: str, *, is_before: bool) -> bool:
+        """Spring the ambush of a client, if there is one for this moment."""
+        if name not in self.ambushes or self.ambushes[name][0] is not is_before:
+            return False
+        self.ambushes.pop(name)[1]()
+        return True
 
     def _transit_s(self) -> float:
         if self._slow and self._draws.random() < self._slow:

@@ -143,8 +143,7 @@ class World:
         self.store.heal()
         for machine in self.machines:
             machine.go_on()
-            if not machine.is_on:
-                machine.start()
+            machine.start()
         before = len(self.witness.acked)
         await self._wait_for(lambda: len(self.witness.acked) > before + 3, "nobody commits anything")
         for machine in self.machines:
