@@ -16,6 +16,7 @@ from tenure.testing.store_faults import Call, Fault
 
 __all__ = ["Caller", "MachineClient", "WorldStore"]
 
+_READS: Final = ("get", "head", "list", "now")
 _LATE_S: Final = (0.05, 4.0)
 _SLOW_S: Final = (0.3, 12.0)
 
@@ -103,6 +104,8 @@ class WorldStore(SimStore):
         point = self._draws.random()
         for fault, chance in self.chances.items():
             if (point := point - chance) < 0:
+                if fault == "late" and call.kind in _READS:
+                    return "lost_request"
                 if fault == "late":
                     asyncio.get_running_loop().call_later(self._draws.uniform(*_LATE_S), self.deliver_late)
                 return fault
