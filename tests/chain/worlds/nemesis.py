@@ -72,6 +72,17 @@ def ambush(world: World, machine: Machine, random: Random) -> None:
         machine.start()
 
 
+def shadow(world: World, machine: Machine, random: Random) -> None:
+    """Stop a leader until another machine sends its fence, which takes so long that the leader has gone on by then."""
+    ms = random.randint(900, 2_500)
+    world.say(f"{machine.name} is stopped for {ms} ms, and the fences of others are slow")
+    machine.stop()
+    _later(world, ms / 1000, machine.go_on)
+    for other in world.machines:
+        if other is not machine:
+            world.store.delays_s[other.name] = random.uniform(2, 9)
+
+
 def cut_off(world: World, machine: Machine, random: Random) -> None:
     """Cut a machine off from the store."""
     s = random.uniform(0.2, 8)
@@ -136,10 +147,11 @@ DEEDS: tuple[tuple[str, float, Deed], ...] = (
     ("", 2, kill),
     ("", 2, ambush),
     ("", 1.5, cut_off),
+    ("shadow", 1.5, shadow),
     ("away", 0.7, go_away),
     ("release", 1, release),
     ("memory", 3, set_back),
     ("join", 0.5, join),
     ("clock", 1, set_clock),
 )
-TRAITS = ("frozen", "away", "release", "memory", "join", "clock", "collect", "slow", "lossy", "late")
+TRAITS = ("frozen", "away", "shadow", "release", "memory", "join", "clock", "collect", "slow", "lossy", "late")

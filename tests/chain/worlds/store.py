@@ -60,25 +60,29 @@ class WorldStore(SimStore):
         self.is_away = False
         #: What happens to a client at its next create of a link, and whether that is before the link has landed.
         self.ambushes: dict[str, tuple[bool, Callable[[], None]]] = {}
+        #: How long the next create of a link by a client is on its way.
+        self.delays_s: dict[str, float] = {}
         self.hook = self._fate
 
     def heal(self) -> None:
         """End every fault: from now on each call is carried out once, and soon."""
         self.chances, self._slow, self.is_away = {}, 0.0, False
         self.ambushes.clear()
+        self.delays_s.clear()
         for name in list(self._cuts):
             self.reconnect(name)
 
     async def carry_out(self, client: SimClient, kind: str, key: str, size: int, act: Callable[[], None]) -> None:
         """Take time on the way there and back; a request whose sender ends meanwhile may arrive all the same."""
-        self.clock_ms = self._began_ms + self._now_ms()
+        is_link = kind == "put_new" and key.startswith("chain/")
+        delay_s = self.delays_s.pop(client.name, 0.0) if is_link else 0.0
         try:
-            await asyncio.sleep(self._transit_s())
+            await asyncio.sleep(self._transit_s() + delay_s)
         except asyncio.CancelledError:
             if self._draws.random() < 0.5:
                 self._land_later(act)
             raise
-        is_link = kind == "put_new" and key.startswith("chain/")
+        self.clock_ms = self._began_ms + self._now_ms()
         if is_link and self._spring(client.name, is_before=True):
             await asyncio.sleep(0)  # where the process ends
         await super().carry_out(client, kind, key, size, act)

@@ -9,7 +9,7 @@ from unittest import mock
 
 import msgspec
 
-from tenure.chain import member, notes, space
+from tenure.chain import leadership, member, notes, space
 from tenure.chain.catch_up import CatchUp
 from tenure.chain.chain import Chain
 from tenure.chain.home_upkeep import HomeUpkeep
@@ -17,7 +17,7 @@ from tenure.chain.leadership import Leadership, Lost
 from tenure.chain.link import Link
 from tenure.chain.notes import Notes, save_notes
 from tenure.chain.place import Place, Step
-from tenure.errors import Corrupt, NotLeader
+from tenure.errors import NotLeader
 from tenure.log.disk import Disk
 from tenure.objects.retrying import Created, RetryingStore
 from tenure.objects.store import Bytes, ObjectExists, ObjectMissing, OutcomeUnknown, StoreRefused
@@ -95,15 +95,8 @@ async def _verdict_without_directory(self: Leadership, data: bytes) -> Lost:
     return await _verdict(self, other.pack())
 
 
-_check_is_last = Chain.check_is_last
-
-
-async def _fence_without_look(self: Chain, place: Place, fence: bytes) -> None:
-    async def no_look(epoch: int) -> bool:
-        return False
-
-    with mock.patch.object(self, "is_freed", no_look), suppress(Corrupt):
-        await _check_is_last(self, place, fence)
+async def _no_look_after_fence(chain: Chain, place: Place, data: bytes) -> None:
+    """Lead without a look."""
 
 
 _save = HomeUpkeep.save
@@ -141,7 +134,7 @@ VARIANTS: Final[dict[str, Variant]] = {
         ((RetryingStore, "_create_once", _empty_is_anothers), (Leadership, "_verdict", _always_denied)), ("lossy",)
     ),
     "no look for the mark after a fence": Variant(
-        ((Chain, "check_is_last", _fence_without_look),), ("collect", "slow", "late")
+        ((leadership, "_check_fence", _no_look_after_fence),), ("collect", "shadow")
     ),
     "fences are collected too": Variant(((space, "_portions", _with_fence),), ("collect", "memory")),
     "nothing changed, without a look for the mark": Variant(

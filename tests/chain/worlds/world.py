@@ -30,19 +30,23 @@ from tests.lives.anomaly import Anomaly
 __all__ = ["STEPS", "World"]
 
 STEPS: Final = 12
-SETTINGS: Final = ChainSettings(
-    lapse_ms=300,
-    keep_ms=350,
-    silence_ms=700,
-    prove_ms=900,
-    hint_ms=250,
-    place_ms=500,
-    epoch_links_max=6,
-    reads_max=4,
-    backoff_ms_max=500,
-)
 _END_S: Final = 120
 _WHOLE_SHARE: Final = 0.05
+
+
+def _settings(random: Random) -> ChainSettings:
+    """Return times so short that a world of half a minute has everything in it."""
+    return ChainSettings(
+        lapse_ms=300,
+        keep_ms=350,
+        silence_ms=700,
+        prove_ms=900,
+        hint_ms=250,
+        place_ms=random.choice((300, 4_000)),
+        epoch_links_max=random.choice((3, 8, 25)),
+        reads_max=4,
+        backoff_ms_max=500,
+    )
 
 
 class World:
@@ -65,7 +69,7 @@ class World:
             seed=seed,
             store=self.store,
             witness=self.witness,
-            chain=SETTINGS,
+            chain=_settings(random),
             now_ms=lambda: self.loop.now_ms,
             say=self.say,
             is_whole=self.is_whole,
