@@ -29,7 +29,7 @@ from tests.lives.anomaly import Anomaly
 
 __all__ = ["STEPS", "World"]
 
-STEPS: Final = 12
+STEPS: Final = 10
 _END_S: Final = 120
 _WHOLE_SHARE: Final = 0.05
 
@@ -42,7 +42,7 @@ def _settings(random: Random) -> ChainSettings:
         silence_ms=700,
         prove_ms=900,
         hint_ms=250,
-        place_ms=random.choice((300, 4_000)),
+        place_ms=random.choice((300, 60_000)),
         epoch_links_max=random.choice((3, 8, 25)),
         reads_max=4,
         backoff_ms_max=500,
@@ -75,7 +75,7 @@ class World:
             is_whole=self.is_whole,
             collects="collect" in self.traits,
             remembers="memory" in self.traits,
-            gap_s=random.choice((0.05, 0.15, 0.4)),
+            gap_s=random.choice((0.1, 0.2, 0.5)),
         )
         self._machine_count = random.choice((2, 2, 3))
         self.machines: list[Machine] = []
@@ -126,7 +126,7 @@ class World:
         await asyncio.sleep(Random(f"start {self.seed}").choice((0, 2)))
         for number in steps:
             random = Random(f"step {self.seed} {number}")
-            await asyncio.sleep(random.choice((0.1, 1, 4)) * random.random())
+            await asyncio.sleep(random.choice((0.1, 1, 4, 10)) * random.random())
             self._look()
             strike(self, random)
         await asyncio.sleep(1)
