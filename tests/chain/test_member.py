@@ -15,6 +15,7 @@ from tenure.clock import SystemClock
 from tenure.errors import Conflict, Corrupt, Indeterminate, NotFound, NotLeader
 from tenure.log import FileLog
 from tenure.objects.store import StoreRefused
+from tenure.testing.power_loss import MODES, CrashMode
 from tenure.testing.simdisk import PowerLoss, SimDisk
 from tenure.testing.simstore import Call, Fault, SimStore
 from tests.chain.kit import FAST, SEGMENT_BYTES, open_log
@@ -135,6 +136,37 @@ def test_a_directory_whose_bytes_differ_from_the_chain_takes_the_chains():
     log.close()
     _, bodies = opened(store, old)  # a copy of the directory from before: its own epoch went on without it
     assert bodies == [b"first", b"second", b"third"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_power_loss_after_a_cold_start_leaves_everything_that_was_read(mode: CrashMode):
+    store = SimStore()
+    log, _ = opened(store, SimDisk())
+    for number in range(60):
+        put(log, b"%d" % number * 100)
+    assert len(log.segments()) > 3
+    cold = SimDisk(1)
+    opened(store, cold)
+    _, bodies = opened(store, cold.crash(mode))
+    assert bodies == [b"%d" % number * 100 for number in range(60)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_power_loss_during_a_cold_start_leaves_a_directory_that_starts_again(mode: CrashMode):
+    store = SimStore()
+    log, _ = opened(store, SimDisk())
+    for number in range(60):
+        put(log, b"%d" % number * 100)
+    log.close()
+    whole = SimDisk(1)
+    opened(store, whole)
+    for operation in range(1, whole.operations, 29):
+        cold = SimDisk(operation)
+        cold.fail_at(operation, "crash")
+        with suppress(PowerLoss):
+            opened(store, cold)
+        _, bodies = opened(store, cold.crash(mode))
+        assert bodies == [b"%d" % number * 100 for number in range(60)]
 
 
 def test_a_log_without_a_home_is_not_taken_into_one_by_accident():
