@@ -77,6 +77,7 @@ class Member:
                 chain, notes.place, nonce=nonce, url=self._url, clock=self._clock, is_over=self._is_over
             )
             if leadership is not None:
+                leadership.metrics.diverged_bytes = self._copy.diverged_bytes
                 self.notes = notes.after(leadership.fence, leadership.place)
                 save_notes(self._disk, self.notes)
                 return leadership

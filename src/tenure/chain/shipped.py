@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
+from concurrent.futures import wait
 from contextlib import suppress
 from functools import partial
 from itertools import islice, pairwise
+from typing import Any, Final
 
 from tenure.chain.leadership import Leadership
 from tenure.chain.link import Run
+from tenure.chain.metrics import Waiting
 from tenure.chain.notes import Notes, save_notes
 from tenure.chain.place import End
 from tenure.errors import Corrupt, Overloaded, TenureError
@@ -30,10 +33,14 @@ from tenure.log.spare_segments import unpublished_name
 from tenure.log.sync import Goal
 from tenure.log.walk import Walk
 from tenure.objects.background import background
+from tenure.objects.store import OutcomeUnknown
 
 __all__ = ["ShippedLog"]
 
 logger = logging.getLogger("tenure.chain")
+
+_LOOK_S: Final = 0.1
+"""How often a thread that waits for the store looks whether the process ends."""
 
 Piece = tuple[int, int, int]
 """A segment, and where a piece of it starts and ends."""
@@ -57,6 +64,7 @@ class ShippedLog(FileLog):
         #: How far the chain goes, and the end of each batch behind it.
         self._shipped = leadership.place.end
         self._ends: deque[End] = deque()
+        self.waiting = Waiting(leadership.clock)
 
     @classmethod
     def lead(cls, disk: Disk, leadership: Leadership, notes: Notes, *, segment_bytes: int) -> ShippedLog:
@@ -69,13 +77,21 @@ class ShippedLog(FileLog):
         before, batch = self.written_batch, super().write()
         if batch > before:
             self._ends.append(End(self._heads[-1].number, self._written_end, batch))
+            self.waiting.written()
         return batch
 
     def end_sync(self, sync: Sync) -> int:
         batch = super().end_sync(sync)
         while self._ends and self._ends[0].batch <= batch:
             self._shipped = self._ends.popleft()
+        self.waiting.ended(leaves_any=bool(self._ends))
         return batch
+
+    @property
+    def unshipped_bytes(self) -> int:
+        """How much was written here and is not in the home yet."""
+        rolled = sum(head.previous_end for head in self._heads if head.number > self._shipped.segment)
+        return rolled + self._written_end - self._shipped.offset
 
     def close(self) -> None:
         """Ship everything, give up the lead so that a successor need not wait, and release the directory."""
@@ -83,7 +99,7 @@ class ShippedLog(FileLog):
             if not self._closed and self._file != -1 and self.failed is None:
                 with suppress(Overloaded):
                     self.seal()
-                background().run(self.leadership.release())
+                self._finish(self.leadership.release())
                 save_notes(self._disk, self._notes.after(self.leadership.last, self.leadership.place))
         except (OSError, TenureError) as error:
             logger.warning("the lead was not given up: the next start on another machine waits a while (%s)", error)
@@ -129,18 +145,31 @@ class ShippedLog(FileLog):
                 break
             count += 1
         ends = list(islice(self._ends, count))
+        self.waiting.begun(takes_all=count == len(self._ends))
         carry = partial(self._carry, _joined(_pieces(self._shipped, ends)), self._shipped.batch + 1, ends[-1].batch)
         return Goal(ends[-1].batch, ends[-1].segment, carry)
 
     def _carry(self, pieces: list[Piece], first_batch: int, last_batch: int) -> None:
         """Ship one link, in the thread of the sync; note the place now and then. Raises as `Leadership.ship`."""
         runs = [Run(number, start, self._read_piece(number, start, end)) for number, start, end in pieces]
-        background().run(self.leadership.ship(runs, first_batch=first_batch, last_batch=last_batch))
+        self._finish(self.leadership.ship(runs, first_batch=first_batch, last_batch=last_batch))
         now_ms = self.leadership.clock.boot_ms()
         if now_ms - self._noted_ms >= self.leadership.chain.settings.place_ms:
             self._noted_ms = now_ms
             with suppress(OSError):  # only where the next start begins to read
                 save_notes(self._disk, self._notes.after(self.leadership.last, self.leadership.place))
+
+    def _finish(self, work: Coroutine[Any, Any, None]) -> None:
+        """Wait in this thread for what is sent to the store, which may hang: at most until this process ends.
+
+        Raises OutcomeUnknown then, and what the work raises.
+        """
+        sending = background().start(work)
+        while not wait([sending], _LOOK_S).done:
+            if self.leadership.is_over():
+                sending.cancel()
+                raise OutcomeUnknown("the store did not answer before this process ended: the last link may be stored")
+        sending.result()
 
     def _read_piece(self, number: int, start: int, end: int) -> bytes:
         """Read a piece of a segment, published or not yet."""

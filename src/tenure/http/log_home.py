@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 from tenure.broker.broker import Broker
@@ -14,6 +14,8 @@ from tenure.chain.open import open_shipped
 from tenure.chain.shipped import ShippedLog
 from tenure.clock import Clock
 from tenure.errors import Invalid
+from tenure.http.api.chain_families import chain_families
+from tenure.http.api.prometheus import Family
 from tenure.http.settings import ServerSettings
 from tenure.log.disk import open_directory
 from tenure.objects.file_store import FileStore
@@ -67,6 +69,10 @@ class LogHome:
 
         self._keeper = Keeper(self._log.leadership, lose)
         self._keeper.start()
+
+    def families(self) -> Iterator[Family]:
+        """Return the metrics of the home, once it is led."""
+        return iter(()) if self._log is None else chain_families(self._log)
 
     def give_up_soon(self, wait_s: float) -> None:
         """Give up links whose outcome is unknown after this time: the server stops, and must not wait for ever."""
