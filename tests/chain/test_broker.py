@@ -7,10 +7,12 @@ import asyncio
 import pytest
 
 from tenure import Broker
+from tenure.chain.settings import ChainSettings
+from tenure.clock import SystemClock
 from tenure.errors import Conflict, NotLeader
 from tenure.testing.simdisk import SimDisk
 from tenure.testing.simstore import SimStore
-from tests.chain.kit import opener
+from tests.chain.kit import open_log, opener
 
 
 def test_jobs_leases_deadlines_and_counts_are_there_on_a_new_machine():
@@ -78,5 +80,25 @@ def test_a_directory_whose_log_has_a_home_is_not_opened_alone():
             await Broker.open(disk)
         assert caught.value.code == "has_home"
         assert {name: disk.content(name) for name in disk.names()} == before
+
+    asyncio.run(live())
+
+
+def test_durable_answers_share_a_link_where_links_are_apart():
+    async def live() -> None:
+        store, clock = SimStore(), SystemClock()
+        apart = ChainSettings(silence_ms=1, link_interval_ms=200)
+        broker = await Broker.open(lambda: open_log(store, SimDisk(), settings=apart))
+        await broker.put_topic("mail", {"type": "queue", "durability": "fsync"})
+        before, began_ms = len(store.objects), clock.boot_ms()
+
+        async def produce(number: int) -> None:
+            await asyncio.sleep(number * 0.002)
+            await broker.produce("mail", [b"%d" % number])
+
+        await asyncio.gather(*(produce(number) for number in range(100)))
+        links, took_ms = len(store.objects) - before, clock.boot_ms() - began_ms
+        assert links <= 2 + took_ms // 200
+        await broker.close()
 
     asyncio.run(live())

@@ -53,7 +53,12 @@ class World:
         self._members += 1
         place = await self.end() if place is None else place
         leadership = await challenge(
-            self.chain(), place, nonce=bytes([self._members]) * 16, url=f"http://{self._members}", clock=self.clock
+            self.chain(),
+            place,
+            nonce=bytes([self._members]) * 16,
+            directory=bytes([self._members]) * 16,
+            url=f"http://{self._members}",
+            clock=self.clock,
         )
         assert leadership is not None
         return leadership
@@ -119,7 +124,8 @@ async def test_a_fenced_leader_is_told_that_nothing_happened_and_who_leads(world
 async def test_of_two_candidates_one_leads(world: World):
     place = await world.end()
     leaders = [
-        await challenge(world.chain(), place, nonce=nonce * 16, url="", clock=world.clock) for nonce in (b"1", b"2")
+        await challenge(world.chain(), place, nonce=nonce * 16, directory=b"D" * 16, url="", clock=world.clock)
+        for nonce in (b"1", b"2")
     ]
     assert [leader is not None for leader in leaders] == [True, False]
 
@@ -144,7 +150,7 @@ async def test_a_link_that_landed_before_the_fence_is_read_by_the_next_leader(wo
     first = await world.lead()
     place = await world.end()
     await ship(first, b"a")
-    rival = await challenge(world.chain(), place, nonce=b"r" * 16, url="", clock=world.clock)
+    rival = await challenge(world.chain(), place, nonce=b"r" * 16, directory=b"D" * 16, url="", clock=world.clock)
     assert rival is None
     second = await world.lead()
     assert second.place.end == first.place.end
@@ -217,7 +223,7 @@ async def test_a_store_that_takes_back_the_newest_link_is_found_before_a_fence(w
     place = leader.place
     world.sim.objects.pop(link_key(place.epoch, place.number - 1))
     with pytest.raises(Corrupt, match="took back"):
-        await challenge(world.chain(), place, nonce=b"r" * 16, url="", clock=world.clock)
+        await challenge(world.chain(), place, nonce=b"r" * 16, directory=b"D" * 16, url="", clock=world.clock)
     with pytest.raises(Corrupt):
         await leader.prove()
 
@@ -241,7 +247,7 @@ async def test_a_fence_into_a_hole_begins_nothing(world: World):
     await ship(leader, b"c")
     world.sim.objects.pop(link_key(place.epoch, place.number))
     with pytest.raises(Corrupt, match="lost a part"):
-        await challenge(world.chain(), place, nonce=b"r" * 16, url="", clock=world.clock)
+        await challenge(world.chain(), place, nonce=b"r" * 16, directory=b"D" * 16, url="", clock=world.clock)
 
 
 @story
@@ -281,7 +287,7 @@ async def test_a_leader_that_writes_nothing_finds_the_fence_when_it_looks(world:
 async def test_a_released_epoch_ends_with_a_link_that_says_so(world: World):
     leader = await world.lead()
     await ship(leader, b"a")
-    await leader.release()
+    await leader.ship((), first_batch=2, last_batch=1, is_released=True)
     steps = [step async for step in world.chain().follow(Place(0, 0))]
     assert steps[-1].link.is_released
     assert steps[-1].after.end == leader.place.end
@@ -333,7 +339,7 @@ async def test_a_fence_in_a_freed_slot_is_not_followed(world: World):
     world.sim.objects[mark_key(place.epoch)] = (b"", 0)
     world.sim.objects.pop(link_key(place.epoch, 0))
     with pytest.raises(Freed):
-        await challenge(world.chain(), place, nonce=b"v" * 16, url="", clock=world.clock)
+        await challenge(world.chain(), place, nonce=b"v" * 16, directory=b"D" * 16, url="", clock=world.clock)
     assert link_key(place.epoch, 0) in world.sim.objects, "the void fence lies there"
     with pytest.raises(Freed):
         await world.end(place)
@@ -345,3 +351,64 @@ async def test_a_link_of_another_history_is_damage(world: World):
     await ship(leader, b"a")
     with pytest.raises(Corrupt, match="does not follow"):
         await world.end(Place(leader.epoch, 0, b"x" * 16))
+
+
+@story
+async def test_a_leader_may_end_its_own_epoch_and_lead_the_next(world: World):
+    leader = await world.lead()
+    await ship(leader, b"a")
+    epoch = leader.epoch
+    await leader.renew(b"s" * 16)
+    assert leader.epoch == epoch + 1
+    await ship(leader, b"b")
+    await leader.prove()
+    assert await world.texts() == [b"a", b"b"]
+    await world.lead()
+    with pytest.raises(NotLeader):
+        await leader.renew(b"t" * 16)
+
+
+@story
+async def test_a_memory_from_before_its_own_directorys_next_life_does_not_say_that_nothing_happened(world: World):
+    """The next life may have shipped, as its tail, the very batch that the old memory still waits for."""
+    leader = await world.lead()
+    await ship(leader, b"a")
+    again = await challenge(
+        world.chain(), leader.place, nonce=b"2" * 16, directory=leader.fence.directory, url="", clock=world.clock
+    )
+    assert again is not None
+    await ship(again, b"tail")
+    with pytest.raises(Indeterminate) as caught:
+        await ship(leader, b"tail")
+    assert caught.value.code == "went_back"
+
+
+@story
+async def test_a_link_lost_below_a_new_one_is_found_after_a_lapse(world: World):
+    leader = await world.lead()
+    await ship(leader, b"a")
+    world.sim.objects.pop(link_key(leader.epoch, 0))
+    world.clock.advance(FAST.lapse_ms + 1)
+    with pytest.raises(Corrupt, match="took back"):
+        await ship(leader, b"b")
+
+
+@story
+async def test_a_fence_that_somebody_deleted_is_not_taken_for_the_end_of_the_chain(world: World):
+    first = await world.lead()
+    await ship(first, b"a")
+    await ship(await world.lead(), b"b")
+    world.sim.objects.pop(link_key(first.epoch, 1))
+    with pytest.raises(Corrupt, match="lost a part"):
+        await world.lead()
+
+
+@story
+async def test_a_mark_that_somebody_deleted_does_not_let_a_member_lead_beside_the_chain(world: World):
+    first = await world.lead()
+    place = first.place
+    await ship(first, b"a")
+    await ship(await world.lead(), b"b")
+    world.sim.objects.pop(link_key(first.epoch, 0))  # freed, and the mark is gone
+    with pytest.raises(Corrupt):
+        await world.lead(place)

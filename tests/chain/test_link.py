@@ -16,6 +16,7 @@ LINK = Link(
     12,
     b"p" * 16,
     b"n" * 16,
+    b"d" * 16,
     log_ms=1_700_000_000_000,
     beat_ms=500,
     first_batch=40,

@@ -63,6 +63,11 @@ def _a_directory(reader: Reader) -> None:
     reader.close()
 
 
+def _a_served_directory(reader: Reader) -> None:
+    reader.run("tenure serve --data DIR")
+    reader.run("tenure put mail 1 2 3")
+
+
 def _keys(reader: Reader) -> None:
     keys = reader.directory / "etc" / "tenure" / "keys"
     keys.parent.mkdir(parents=True)
@@ -101,6 +106,7 @@ def _served_worker(reader: Reader) -> None:
 
 
 PREPARE: dict[str, Callable[[Reader], None]] = {
+    "docs/how-to/back-up-and-restore.md": _a_served_directory,
     "docs/start.md": _a_log,
     "docs/how-to/export-lifecycle-events.md": _some_events,
     "docs/how-to/handle-dead-letters.md": _a_dead_letter,
@@ -108,6 +114,7 @@ PREPARE: dict[str, Callable[[Reader], None]] = {
     "docs/how-to/recover-a-damaged-directory.md": _a_directory,
     "docs/how-to/run-a-pipeline.md": _a_pipeline,
     "docs/how-to/run-the-server.md": _keys,
+    "docs/how-to/upgrade.md": _a_directory,
     "docs/how-to/watch-your-workers.md": _served_worker,
     "docs/reference/command-line.md": _one_job,
 }

@@ -36,7 +36,8 @@ MAY_IMPORT = {
     "broker": {"errors", "settings", "contract", "clock", "histogram", "core", "log"},
     "objects": {"errors", "backoff"},
     "buffer": {"errors", "limits", "backoff", "clock", "objects"},
-    "export": {"errors", "limits", "backoff", "contract", "core", "log", "broker", "objects", "buffer"},
+    "backup": {"errors", "limits", "settings", "contract", "clock", "core", "log", "broker", "objects"},
+    "export": {"errors", "limits", "backoff", "contract", "core", "log", "broker", "objects", "chain", "buffer"},
     "http": {
         *("errors", "limits", "extras", "settings", "contract", "clock", "histogram", "core", "endpoint"),
         *("log", "broker", "objects", "chain", "buffer", "export", "console"),
@@ -58,7 +59,7 @@ MAY_IMPORT = {
     },
     "cli": {
         *("errors", "limits", "extras", "address", "endpoint", "durations", "logs", "clock", "contract", "core", "log"),
-        *("broker", "http", "objects", "chain", "settings", "buffer", "export", "client", "worker", "spark"),
+        *("broker", "http", "objects", "chain", "settings", "buffer", "backup", "export", "client", "worker", "spark"),
     },
     "__init__": {"errors", "settings", "contract", "broker", "client", "worker"},
     "__main__": {"cli"},

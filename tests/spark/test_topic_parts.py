@@ -54,6 +54,16 @@ def lost_in(found: list[Any]) -> list[Missed]:
     return [item for item in found if isinstance(item, Missed)]
 
 
+def test_a_part_that_begins_among_seqs_left_out_by_a_restore_misses_nothing():
+    def read(from_seq: int, limit: int) -> Diff:
+        tombstone = Tombstone(4, 99, "recreated") if 4 <= from_seq < 99 else None
+        seqs = [seq for seq in (1, 2, 3, 100, 101) if seq > from_seq]
+        return Diff("t", [ReadRecord(seq, 0, msgspec.Raw(b"0")) for seq in seqs], 101, 101, 1, True, tombstone)
+
+    found = list(read_part(read, 50, 101))
+    assert (seqs_of(found), lost_in(found)) == ([100, 101], [])
+
+
 def test_a_part_is_read_page_by_page_and_ends_where_it_should():
     log = Log(range(1, 21))
     assert seqs_of(list(read_part(log.read, 5, 13))) == list(range(5, 14))

@@ -23,6 +23,7 @@ from tenure.contract.replies import (
     Difference,
     Distribution,
     Extended,
+    FeatureInfo,
     Grant,
     JobInfo,
     JobRow,
@@ -38,6 +39,7 @@ from tenure.contract.replies import (
     StripLease,
     Tombstone,
     TopicInfo,
+    UpgradeStatus,
     WorstJob,
 )
 from tenure.contract.share import Share
@@ -60,6 +62,7 @@ __all__ = [
     "Difference",
     "Distribution",
     "Extended",
+    "FeatureInfo",
     "Grant",
     "Histogram",
     "JobInfo",
@@ -88,6 +91,7 @@ __all__ = [
     "Subscription",
     "Tombstone",
     "TopicInfo",
+    "UpgradeStatus",
     "WorkStream",
     "WorstJob",
 ]

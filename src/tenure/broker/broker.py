@@ -22,6 +22,7 @@ from tenure.broker.serving.long_reads import Reading, ReadWaiter
 from tenure.broker.serving.loop import ServingLoop, closing
 from tenure.broker.serving.streams import Subscription, WorkStream
 from tenure.broker.serving.waiters import ClaimWaiter, Waiting
+from tenure.broker.upgrade import Upgrade
 from tenure.clock import Clock, SystemClock
 from tenure.contract.commands import (
     Claim,
@@ -51,6 +52,7 @@ from tenure.contract.replies import (
     QueueStrip,
     Settled,
     TopicInfo,
+    UpgradeStatus,
 )
 from tenure.contract.values import check_whole
 from tenure.core.catching_up import CatchingUp
@@ -93,6 +95,7 @@ class Broker(CommandMethods):
         self._state = engine.state
         self._serving = ServingLoop(engine, asyncio.get_running_loop())
         self._upkeep = Upkeep(engine, self._serving.committer, disk)
+        self._upgrade = Upgrade(engine, self._serving.committer)
         self._marked = 0
 
     @classmethod
@@ -156,6 +159,7 @@ class Broker(CommandMethods):
     async def close(self) -> None:
         """Answer waiting callers with Closed, write and sync everything, write a checkpoint, release the directory."""
         self._serving.close()
+        self._upgrade.close()
         await self._upkeep.finish()
 
     def run(self, command: Command[T]) -> Answer[T]:
@@ -313,6 +317,22 @@ class Broker(CommandMethods):
         if topic is not None:
             self._state.topic(topic)
         return self._serving.subscribe(topic)
+
+    # Upgrading
+
+    def upgrade_status(self) -> UpgradeStatus:
+        """Return which features the log uses, and which of this version it does not use yet."""
+        self._serving.check_open()
+        return self._upgrade.status()
+
+    async def finalize_upgrade(self) -> UpgradeStatus:
+        """Turn on every feature of this version, durably: an older version cannot open the directory after that.
+
+        Raises Overloaded where the disk has no room for it, Closed after `close` and after the disk has failed.
+        """
+        self._serving.check_writable()
+        await self._upgrade.finalize()
+        return self._upgrade.status()
 
     # For a reader of the log in another process
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from tenure.chain.keys import link_key, mark_key
+from tenure.chain.keys import CHAIN, link_key, mark_key
 from tenure.chain.link import Link, digest
 from tenure.chain.place import Place, Step
 from tenure.chain.settings import ChainSettings
@@ -102,12 +102,22 @@ class Chain:
         return link
 
     async def check_is_last(self, place: Place) -> None:
-        """Check that a fence that was created in this slot is the end of its epoch. Raises Corrupt, Freed."""
+        """Check that a fence that was created in this slot is the end of the chain. Raises Corrupt, Freed.
+
+        The next slot is read. A listing shows what a hole of any length may hide, such as a later epoch whose fence,
+        or a freed one whose mark, was deleted by somebody.
+        """
         if await self.is_freed(place.epoch):
             raise self._freed(place)
-        if await self.read(place.epoch, place.number + 1) is not None:
-            key = link_key(place.epoch, place.number)
-            raise Corrupt(f"{key} was free although links follow it: the store lost a part of the chain", key=key)
+        key = link_key(place.epoch, place.number)
+        later = link_key(place.epoch, place.number + 1)
+        found = later if await self.read(place.epoch, place.number + 1) is not None else None
+        async for info in self.store.list_objects(CHAIN, start_after=key):
+            found = info.key
+            break
+        if found is not None:
+            message = f"{key} was free although {found} follows it: the store lost a part of the chain"
+            raise Corrupt(message, key=key)
 
     async def _check_end(self, place: Place) -> None:
         """Check that a free slot is the end of the chain. Raises Corrupt for a hole, Freed where it was deleted."""

@@ -7,11 +7,12 @@ the tail is of a history that did not happen: it is moved aside, never silently 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from contextlib import suppress
 
 from tenure.chain.link import Run
 from tenure.chain.place import End
+from tenure.chain.stored_checkpoint import sha256
 from tenure.log.disk import Disk, File, write_whole
 from tenure.log.frame import CHUNK_BYTES, nonzero_end
 from tenure.log.segment import SEGMENTS, segment_name, segment_numbers
@@ -78,17 +79,29 @@ class LocalCopy:
         later += [unpublished_name(number) for number in begun_segments(self._disk)]
         tail = self._tail(end)
         if later or tail:
-            self._disk.mkdir(DIVERGED)
-            self._disk.mkdir(f"{DIVERGED}/{aside}")
+            self._make_aside(aside)
             if tail:
                 self._keep(tail, f"{DIVERGED}/{aside}/{end.segment:010d}-{end.offset:010d}.part")
-            for name in later:
-                self._move(name, f"{DIVERGED}/{aside}/{name.rpartition('/')[2]}")
-            for name in (f"{DIVERGED}/{aside}", DIVERGED, SEGMENTS, ""):
-                self._disk.sync_dir(name)
+            self._move_all(later, aside=aside)
         clear_spares(self._disk)
         if end.segment in segment_numbers(self._disk):
             self._disk.truncate(self._file(end.segment, create=False), end.offset)
+
+    def has_segment(self, number: int, size: int, digest: str) -> bool:
+        """Return whether a whole segment is here already."""
+        with suppress(FileNotFoundError):
+            data = self._disk.pread(self._file(number, create=False), size, 0)
+            return len(data) == size and sha256(data) == digest
+        return False
+
+    def keep_only(self, numbers: Set[int], *, aside: str) -> None:
+        """Move every segment but these to ``diverged/<aside>``, durably."""
+        self.close()
+        names = [segment_name(number) for number in segment_numbers(self._disk) if number not in numbers]
+        names += [unpublished_name(number) for number in begun_segments(self._disk)]
+        if names:
+            self._move_all(names, aside=aside)
+        clear_spares(self._disk)
 
     def _tail(self, end: End) -> bytes:
         """Return what the segment of the end holds behind it, without the zeros that no byte was written to."""
@@ -109,11 +122,19 @@ class LocalCopy:
             self._disk.close(file)
         self.diverged_bytes += len(data)
 
-    def _move(self, name: str, aside: str) -> None:
-        file = self._disk.open(name)
-        self.diverged_bytes += self._disk.size(file)
-        self._disk.close(file)
-        self._disk.rename(name, aside)
+    def _make_aside(self, aside: str) -> None:
+        self._disk.mkdir(DIVERGED)
+        self._disk.mkdir(f"{DIVERGED}/{aside}")
+
+    def _move_all(self, names: Sequence[str], *, aside: str) -> None:
+        self._make_aside(aside)
+        for name in names:
+            file = self._disk.open(name)
+            self.diverged_bytes += self._disk.size(file)
+            self._disk.close(file)
+            self._disk.rename(name, f"{DIVERGED}/{aside}/{name.rpartition('/')[2]}")
+        for name in (f"{DIVERGED}/{aside}", DIVERGED, SEGMENTS, ""):
+            self._disk.sync_dir(name)
 
     def sync(self) -> None:
         """Make all that was written durable, and let go of the files."""

@@ -20,7 +20,7 @@ __all__ = ["HomeFacts", "create_home", "find_home"]
 
 _FORMAT: Final = 1
 _HOME_BYTES_MAX: Final = 64 * 1024
-_OTHERS: Final = ("probe/", "members/")
+_OTHERS: Final = ("probe/", "members/", "export/")
 """What may lie under a prefix that holds no home yet."""
 
 

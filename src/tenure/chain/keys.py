@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["HOME", "hint_key", "link_key", "mark_key"]
+__all__ = ["CHAIN", "HOME", "hint_key", "link_key", "mark_key"]
 
 HOME: Final = "home.json"
+CHAIN: Final = "chain/"
 
 
 def link_key(epoch: int, number: int) -> str:
     """Return the key of a slot: an epoch has a directory, and its links are numbered from 0 on."""
-    return f"chain/{epoch:010d}/{number:020d}"
+    return f"{CHAIN}{epoch:010d}/{number:020d}"
 
 
 def mark_key(epoch: int) -> str:

@@ -28,6 +28,7 @@ async def challenge(
     place: Place,
     *,
     nonce: bytes,
+    directory: bytes,
     url: str,
     clock: Clock,
     is_over: Callable[[], bool] = lambda: False,
@@ -38,31 +39,34 @@ async def challenge(
     ``is_over`` is asked while a request is under way whether to give up: then it raises OutcomeUnknown, and so does
     the leadership. Raises Corrupt where the store lost what this member has read, Freed where it deleted it.
     """
-    await _check_before(chain, place)
-    fence = Link(Kind.FENCE, chain.log_id, place.epoch + 1, place.number, place.digest, nonce, url=url)
+    about = (chain.log_id, place.epoch + 1, place.number, place.digest, nonce, directory)
+    fence = Link(Kind.FENCE, *about, url=url)
     data = fence.pack()
     if (await chain.create(place.epoch, place.number, data, is_over=is_over)) is not None:
         return None
-    await _check_after(chain, place, data)
-    return Leadership(chain, place.after(fence, digest(data)), fence=fence, clock=clock, is_over=is_over)
+    await _check_fence(chain, place, data)
+    return Leadership(chain, place, fence=fence, clock=clock, is_over=is_over)
 
 
-async def _check_before(chain: Chain, place: Place) -> None:
-    """Check that the link before the slot is still the one that was read. Raises Corrupt."""
-    if place.number == 0:
-        return  # the fence before it lies in another epoch, and was proven when it was read
-    key = link_key(place.epoch, place.number - 1)
-    data = await chain.read(place.epoch, place.number - 1)
-    if data is None or digest(data) != place.digest:
-        raise Corrupt(f"{key} was there and is not, or is another: the store took back what it had stored", key=key)
+async def _check_fence(chain: Chain, place: Place, data: bytes) -> None:
+    """Check that a fence is stored, that it ends its epoch, and that the link before it is still the one that was read.
 
-
-async def _check_after(chain: Chain, place: Place, data: bytes) -> None:
-    """Check that the fence is stored and ends its epoch. Raises Corrupt, Freed."""
+    All of it after the create: the store may lose something between a look and the create. Raises Corrupt, Freed.
+    """
     key = link_key(place.epoch, place.number)
     if await chain.read(place.epoch, place.number) != data:
         raise Corrupt(f"{key} does not read back as it was created: this store does not keep its word", key=key)
     await chain.check_is_last(place)
+    if place.number:  # the fence of the epoch before was proven when it was read
+        await _check_before(chain, place.epoch, place.number, place.digest)
+
+
+async def _check_before(chain: Chain, epoch: int, number: int, expected: bytes) -> None:
+    """Check that the link before a slot is still there. Raises Corrupt."""
+    key = link_key(epoch, number - 1)
+    data = await chain.read(epoch, number - 1)
+    if data is None or digest(data) != expected:
+        raise Corrupt(f"{key} was there and is not, or is another: the store took back what it had stored", key=key)
 
 
 class Leadership:
@@ -70,8 +74,8 @@ class Leadership:
 
     def __init__(self, chain: Chain, place: Place, *, fence: Link, clock: Clock, is_over: Callable[[], bool]) -> None:
         self.chain = chain
-        #: The next slot of this epoch.
-        self.place = place
+        #: The next slot of this epoch, which begins with the fence.
+        self.place = place.after(fence, digest(fence.pack()))
         #: Set for good once this process may not lead any more.
         self.lost: Lost | None = None
         #: The last link of this epoch, or the fence that began it.
@@ -100,7 +104,15 @@ class Leadership:
             raise self.lost
         place, had_lapse = self.place, self._had_lapse()
         link = Link(
-            *(Kind.DATA, self.chain.log_id, place.epoch, place.number, place.digest, self.fence.nonce),
+            *(
+                Kind.DATA,
+                self.chain.log_id,
+                place.epoch,
+                place.number,
+                place.digest,
+                self.fence.nonce,
+                self.fence.directory,
+            ),
             log_ms=log_ms,
             first_batch=first_batch,
             last_batch=last_batch,
@@ -125,10 +137,25 @@ class Leadership:
         if is_released:
             self.lost = NotLeader("this process has given the lead away", epoch=self.epoch)
 
-    async def release(self) -> None:
-        """Commit the last link of this epoch, which says that nothing follows. Raises as ``ship``."""
-        batch = self.place.end.batch
-        await self.ship((), first_batch=batch + 1, last_batch=batch, is_released=True)
+    async def renew(self, nonce: bytes) -> None:
+        """End this epoch and begin the next one, led by this process too. ``nonce`` is durable already.
+
+        Raises as ``ship``, and Corrupt or Freed where the fence does not end the epoch.
+        """
+        if self.lost is not None:
+            raise self.lost
+        place = self.place
+        about = (self.chain.log_id, place.epoch + 1, place.number, place.digest, nonce, self.fence.directory)
+        fence = Link(Kind.FENCE, *about, url=self.fence.url)
+        data = fence.pack()
+        self._sending = digest(data)
+        found = await self.chain.create(place.epoch, place.number, data, is_over=self.is_over)
+        if found is not None:
+            self.lost = await self._verdict(found)
+            raise self.lost
+        await _check_fence(self.chain, place, data)
+        self.fence = self.last = fence
+        self.place = place.after(fence, self._sending)
 
     async def prove(self) -> None:
         """Look whether the last link is still there and the next slot is still free; ``lost`` is set where not.
@@ -177,6 +204,11 @@ class Leadership:
                 code="left_behind",
                 epoch=place.epoch,
             )
+        if place.number:
+            try:
+                await _check_before(self.chain, place.epoch, place.number, place.digest)
+            except Corrupt as error:
+                return error
         return None
 
     async def _verdict(self, data: bytes) -> Lost:
@@ -187,9 +219,9 @@ class Leadership:
             link = Link.unpack(data, key)
         except Corrupt as error:
             return error
-        if not link.is_fence:
+        if not link.is_fence or link.directory == self.fence.directory:
             return Indeterminate(
-                f"{key} holds another link of this epoch: this machine went back in time, perhaps to a snapshot. "
+                f"{key} holds a link of this directory's own: this machine went back in time, perhaps to a snapshot. "
                 "Whether the last writes happened is unknown. Start it again",
                 code="went_back",
                 epoch=place.epoch,

@@ -1,7 +1,8 @@
 """A link: one object of the chain, which holds the bytes of whole batches, or ends an epoch and begins the next.
 
-    magic 8 · format u32 · kind u8 · flags u8 · pad u16 · log id 16 · epoch u32 · number u64 · prev 16 · nonce 16
-    log_ms u64 · beat_ms u32 · first_batch u64 · last_batch u64 · url length u16 · url
+    magic 8 · format u32 · kind u8 · flags u8 · pad u16 · log id 16 · epoch u32 · number u64
+    prev 16 · nonce 16 · directory 16 · log_ms u64 · beat_ms u32 · first_batch u64 · last_batch u64
+    url length u16 · url
     runs u16, then per run: segment u32 · offset u32 · length u32 · bytes              crc32c of all before it u32
 
 A run is a piece of a segment at its place, so a copy of the log that is written from links is the same, byte for byte.
@@ -28,7 +29,7 @@ FORMAT: Final = 1
 DIGEST_BYTES: Final = 16
 NO_DIGEST: Final = bytes(DIGEST_BYTES)
 
-_HEAD: Final = Struct("<8sIBBH16sIQ16s16sQIQQH")
+_HEAD: Final = Struct("<8sIBBH16sIQ16s16s16sQIQQH")
 _COUNT: Final = Struct("<H")
 _RUN: Final = Struct("<III")
 _CRC: Final = Struct("<I")
@@ -62,7 +63,10 @@ class Link(NamedTuple):
     epoch: int
     number: int
     prev: bytes
+    #: Of the fence that began the epoch: no two are the same.
     nonce: bytes = bytes(16)
+    #: The directory whose process wrote it, for as long as that directory is.
+    directory: bytes = bytes(16)
     log_ms: int = 0
     #: The next link comes within this time; 0: nothing is promised.
     beat_ms: int = 0
@@ -81,7 +85,7 @@ class Link(NamedTuple):
         """Return the bytes of the object; they never change once they were sent."""
         url = self.url.encode()
         flags = _RELEASED if self.is_released else 0
-        about = (self.log_id, self.epoch, self.number, self.prev, self.nonce)
+        about = (self.log_id, self.epoch, self.number, self.prev, self.nonce, self.directory)
         times = (self.log_ms, self.beat_ms, self.first_batch, self.last_batch)
         parts = [_HEAD.pack(_MAGIC, FORMAT, self.kind, flags, 0, *about, *times, len(url)), url]
         parts.append(_COUNT.pack(len(self.runs)))

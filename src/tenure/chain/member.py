@@ -7,16 +7,15 @@ the place is noted, and the nonce is noted before the fence is sent.
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from collections.abc import Callable
 
+from tenure.chain.catch_up import CatchUp
 from tenure.chain.chain import Chain
-from tenure.chain.copy import DIVERGED, LocalCopy
 from tenure.chain.hint import read_hint
 from tenure.chain.home import HomeFacts, create_home, find_home
 from tenure.chain.leadership import Leadership, challenge
-from tenure.chain.notes import Notes, load_notes, save_notes
+from tenure.chain.notes import Notes, begin_notes, load_notes, save_notes
 from tenure.chain.place import Step
 from tenure.chain.settings import ChainSettings
 from tenure.clock import Clock
@@ -27,8 +26,6 @@ from tenure.objects.probe import ROUNDS, probe
 from tenure.objects.retrying import RetryingStore
 
 __all__ = ["Member"]
-
-logger = logging.getLogger("tenure.chain")
 
 _NONCE_BYTES = 16
 _LOG_ID_BYTES = 16
@@ -54,7 +51,7 @@ class Member:
         self._clock = clock
         self._url = url
         self._is_over = is_over
-        self._copy = LocalCopy(disk)
+        self._catching_up = CatchUp(disk)
         self.notes: Notes | None = None
 
     async def lead(self) -> Leadership:
@@ -67,18 +64,25 @@ class Member:
         notes, facts = await self._find()
         chain = Chain(self._store, bytes.fromhex(facts.log_id), self._settings)
         while True:
-            notes = await self._catch_up(chain, notes)
+            notes = await self._catching_up.run(chain, notes)
+            save_notes(self._disk, notes)
             if not notes.may_lead_at_once:
                 await self._wait_for_silence(chain, notes)
             nonce = secrets.token_bytes(_NONCE_BYTES)
             notes = notes.with_nonce(nonce)
             save_notes(self._disk, notes)
             leadership = await challenge(
-                chain, notes.place, nonce=nonce, url=self._url, clock=self._clock, is_over=self._is_over
+                chain,
+                notes.place,
+                nonce=nonce,
+                directory=bytes.fromhex(notes.directory),
+                url=self._url,
+                clock=self._clock,
+                is_over=self._is_over,
             )
             if leadership is not None:
-                leadership.metrics.diverged_bytes = self._copy.diverged_bytes
-                self.notes = notes.after(leadership.fence, leadership.place)
+                leadership.metrics.diverged_bytes = self._catching_up.diverged_bytes
+                self.notes = notes.after(Step(leadership.fence, notes.place, leadership.place))
                 save_notes(self._disk, self.notes)
                 return leadership
 
@@ -104,7 +108,7 @@ class Member:
             notes = await self._create()
             facts = await find_home(self._store)
         if notes is None or (notes.log_id != facts.log_id and not has_log):
-            notes = self._begin(facts)
+            notes = begin_notes(facts, self._store.store.url)
         if notes.log_id != facts.log_id:
             message = f"this directory is a copy of another log than {url} holds: use another directory"
             raise Conflict(message, code="foreign_log")
@@ -113,43 +117,10 @@ class Member:
     async def _create(self) -> Notes:
         """Create a home; another process may be faster, and then its home is the one."""
         log_id, nonce = secrets.token_bytes(_LOG_ID_BYTES), secrets.token_bytes(_NONCE_BYTES)
-        notes = self._begin(HomeFacts(log_id=log_id.hex())).with_nonce(nonce)
+        notes = begin_notes(HomeFacts(log_id=log_id.hex()), self._store.store.url).with_nonce(nonce)
         save_notes(self._disk, notes)
         await create_home(self._store, log_id, epoch=0, nonce=nonce, url=self._url, now_ms=self._clock.wall_ms())
         return notes
-
-    def _begin(self, facts: HomeFacts) -> Notes:
-        """Return the notes of a directory that has read nothing yet."""
-        place, url = facts.beginning, self._store.store.url
-        return Notes(log_id=facts.log_id, home=url, epoch=place.epoch, number=place.number, digest=place.digest.hex())
-
-    async def _catch_up(self, chain: Chain, notes: Notes) -> Notes:
-        """Read the chain into the local copy, durably, and note how far."""
-        try:
-            async for step in chain.follow(notes.place):
-                self._apply(step, notes)
-                notes = notes.after(step.link, step.after)
-            self._copy.sync()
-        finally:
-            self._copy.close()
-        if self._copy.diverged_bytes:
-            logger.warning(
-                "%d bytes of this directory were never part of its home's history: they were moved to %s/",
-                self._copy.diverged_bytes,
-                DIVERGED,
-            )
-        save_notes(self._disk, notes)
-        return notes
-
-    def _apply(self, step: Step, notes: Notes) -> None:
-        """Bring one link into the copy; where the copy went another way, what it holds from there on is moved aside."""
-        link, aside = step.link, f"{step.before.epoch:010d}-{step.before.number:020d}"
-        if link.is_fence:
-            if not notes.owns(link.nonce):
-                self._copy.cut(step.before.end, aside=aside)
-        elif (difference := self._copy.first_difference(link.runs)) is not None:
-            self._copy.cut(difference, aside=aside)
-            self._copy.write(link.runs)
 
     async def _wait_for_silence(self, chain: Chain, notes: Notes) -> None:
         """Wait until another directory's leader has been silent for long enough. Raises Conflict where it lives."""

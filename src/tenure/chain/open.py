@@ -9,7 +9,7 @@ from tenure.chain.settings import ChainSettings
 from tenure.chain.shipped import ShippedLog
 from tenure.clock import Clock
 from tenure.log.disk import Disk
-from tenure.log.opening import opening_error
+from tenure.log.opening import opening_error, peek_features
 from tenure.objects.background import background
 from tenure.objects.metered import Metered, StoreMetrics
 from tenure.objects.retrying import RetryingStore
@@ -34,6 +34,7 @@ def open_shipped(
     asked while a link is under way whether to give up. Raises Conflict, Corrupt, Overloaded, Closed, OutcomeUnknown.
     """
     try:
+        peek_features(disk)  # before anything is changed
         disk.lock()
         try:
             retrying = RetryingStore(Metered(store, StoreMetrics()), settings)

@@ -8,21 +8,24 @@ it.
 from __future__ import annotations
 
 import logging
+import secrets
 from collections import deque
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import suppress
 from functools import partial
 from itertools import islice, pairwise
 from typing import Any, Final
 
+from tenure.chain.home_upkeep import HomeUpkeep
 from tenure.chain.leadership import Leadership
 from tenure.chain.link import Run
 from tenure.chain.metrics import Waiting
-from tenure.chain.notes import Notes, save_notes
+from tenure.chain.notes import Notes, NotesFile
 from tenure.chain.place import End
 from tenure.errors import Corrupt, Overloaded, TenureError
 from tenure.log.disk import Disk
+from tenure.log.features import FEATURES, FeatureSet
 from tenure.log.interface import Position, Sync
 from tenure.log.log import HANDLES_MAX, FileLog
 from tenure.log.opening import load_or_create
@@ -54,13 +57,22 @@ class ShippedLog(FileLog):
     """
 
     def __init__(
-        self, disk: Disk, heads: list[Head], *, segment_bytes: int, leadership: Leadership, notes: Notes
+        self,
+        disk: Disk,
+        heads: list[Head],
+        *,
+        segment_bytes: int,
+        features: FeatureSet,
+        leadership: Leadership,
+        notes: Notes,
     ) -> None:
-        super().__init__(disk, heads, segment_bytes=segment_bytes, handles_max=HANDLES_MAX)
+        super().__init__(disk, heads, segment_bytes=segment_bytes, handles_max=HANDLES_MAX, features=features)
         self.has_home = True
         self.leadership = leadership
-        self._notes = notes
+        self._notes = NotesFile(disk, notes)
+        self._upkeep = HomeUpkeep(disk, leadership, self._notes)
         self._noted_ms = leadership.clock.boot_ms()
+        self._begun_ms = 0
         #: How far the chain goes, and the end of each batch behind it.
         self._shipped = leadership.place.end
         self._ends: deque[End] = deque()
@@ -70,8 +82,8 @@ class ShippedLog(FileLog):
     def lead(cls, disk: Disk, leadership: Leadership, notes: Notes, *, segment_bytes: int) -> ShippedLog:
         """Open the local copy for writing, as the leader of an epoch. Raises Corrupt, Overloaded, OSError."""
         log_id, epoch = leadership.chain.log_id, leadership.epoch
-        heads = load_or_create(disk, segment_bytes=segment_bytes, log_id=log_id, epoch=epoch)
-        return cls(disk, heads, segment_bytes=segment_bytes, leadership=leadership, notes=notes)
+        heads, features = load_or_create(disk, segment_bytes=segment_bytes, log_id=log_id, epoch=epoch, known=FEATURES)
+        return cls(disk, heads, segment_bytes=segment_bytes, features=features, leadership=leadership, notes=notes)
 
     def write(self) -> int:
         before, batch = self.written_batch, super().write()
@@ -79,6 +91,15 @@ class ShippedLog(FileLog):
             self._ends.append(End(self._heads[-1].number, self._written_end, batch))
             self.waiting.written()
         return batch
+
+    @property
+    def sync_wait_ms(self) -> int:
+        since_ms = self.leadership.clock.boot_ms() - self._begun_ms
+        return max(0, self.leadership.chain.settings.link_interval_ms - since_ms)
+
+    def begin_sync(self) -> Sync:
+        self._begun_ms = self.leadership.clock.boot_ms()
+        return super().begin_sync()
 
     def end_sync(self, sync: Sync) -> int:
         batch = super().end_sync(sync)
@@ -93,14 +114,18 @@ class ShippedLog(FileLog):
         rolled = sum(head.previous_end for head in self._heads if head.number > self._shipped.segment)
         return rolled + self._written_end - self._shipped.offset
 
+    def checkpointed(self, position: Position) -> None:
+        self._upkeep.start(position)
+
     def close(self) -> None:
         """Ship everything, give up the lead so that a successor need not wait, and release the directory."""
         try:
             if not self._closed and self._file != -1 and self.failed is None:
                 with suppress(Overloaded):
                     self.seal()
-                self._finish(self.leadership.release())
-                save_notes(self._disk, self._notes.after(self.leadership.last, self.leadership.place))
+                self._upkeep.stop()
+                self._ship((), last_batch=self._shipped.batch, is_released=True)
+                self._notes.save()
         except (OSError, TenureError) as error:
             logger.warning("the lead was not given up: the next start on another machine waits a while (%s)", error)
         finally:
@@ -146,18 +171,36 @@ class ShippedLog(FileLog):
             count += 1
         ends = list(islice(self._ends, count))
         self.waiting.begun(takes_all=count == len(self._ends))
-        carry = partial(self._carry, _joined(_pieces(self._shipped, ends)), self._shipped.batch + 1, ends[-1].batch)
+        carry = partial(self._carry, _joined(_pieces(self._shipped, ends)), ends[-1].batch)
         return Goal(ends[-1].batch, ends[-1].segment, carry)
 
-    def _carry(self, pieces: list[Piece], first_batch: int, last_batch: int) -> None:
+    def _carry(self, pieces: list[Piece], last_batch: int) -> None:
         """Ship one link, in the thread of the sync; note the place now and then. Raises as `Leadership.ship`."""
+        if self.leadership.place.number >= self.leadership.chain.settings.epoch_links_max:
+            self._begin_next_epoch()
         runs = [Run(number, start, self._read_piece(number, start, end)) for number, start, end in pieces]
-        self._finish(self.leadership.ship(runs, first_batch=first_batch, last_batch=last_batch))
+        self._ship(runs, last_batch=last_batch)
         now_ms = self.leadership.clock.boot_ms()
         if now_ms - self._noted_ms >= self.leadership.chain.settings.place_ms:
             self._noted_ms = now_ms
             with suppress(OSError):  # only where the next start begins to read
-                save_notes(self._disk, self._notes.after(self.leadership.last, self.leadership.place))
+                self._notes.save()
+
+    def _ship(self, runs: Sequence[Run], *, last_batch: int, is_released: bool = False) -> None:
+        leadership = self.leadership
+        before = leadership.place
+        first_batch = before.end.batch + 1
+        shipping = leadership.ship(runs, first_batch=first_batch, last_batch=last_batch, is_released=is_released)
+        self._finish(shipping)
+        self._notes.pass_link(leadership.last._replace(runs=runs), before, leadership.place)
+
+    def _begin_next_epoch(self) -> None:
+        """Close this epoch and lead the next one, so that its links can be freed one day. Raises as ``_ship``."""
+        nonce = secrets.token_bytes(16)
+        self._notes.add_nonce(nonce)
+        before = self.leadership.place
+        self._finish(self.leadership.renew(nonce))
+        self._notes.pass_link(self.leadership.fence, before, self.leadership.place)
 
     def _finish(self, work: Coroutine[Any, Any, None]) -> None:
         """Wait in this thread for what is sent to the store, which may hang: at most until this process ends.

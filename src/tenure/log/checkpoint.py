@@ -18,7 +18,7 @@ from tenure.errors import Corrupt, Overloaded
 from tenure.log.disk import Disk, write_whole
 from tenure.log.interface import Position
 
-__all__ = ["exists", "load", "publish", "save", "write"]
+__all__ = ["CHECKPOINTS", "checkpoint_name", "exists", "find", "load", "publish", "save", "write"]
 
 CHECKPOINTS = "checkpoints"
 FORMAT = 1
@@ -28,6 +28,7 @@ _PIECE_BYTES = 1 << 16
 _SYNC_BYTES = 1 << 20
 _FRONT = Struct("<8sII")
 _BODY = Struct("<QQQQQQQ")
+_HEAD_BYTES = _FRONT.size + _BODY.size
 _NAME = re.compile(r"(\d{20})\.checkpoint")
 _UNPUBLISHED = re.compile(r"(\d{20})\.(?:tmp|bases)")
 
@@ -62,7 +63,7 @@ def publish(disk: Disk, position: Position) -> None:
     Raises Overloaded.
     """
     try:
-        disk.rename(_unpublished_name(position.batch), _name(position.batch))
+        disk.rename(_unpublished_name(position.batch), checkpoint_name(position.batch))
         disk.sync_dir(CHECKPOINTS)
         _forget_others(disk, position.batch)
     except OSError as error:
@@ -84,10 +85,33 @@ def load(disk: Disk, *, skipped: list[str] | None = None) -> Iterator[tuple[Posi
             skipped.append(f"{CHECKPOINTS}: {error}")
     for batch in reversed(batches):
         try:
-            yield _decode(_read(disk, _name(batch)))
+            yield _decode(_read(disk, checkpoint_name(batch)))
         except (OSError, ValueError) as error:
             if skipped is not None:
-                skipped.append(f"{_name(batch)}: {error}")
+                skipped.append(f"{checkpoint_name(batch)}: {error}")
+
+
+def find(disk: Disk) -> Iterator[tuple[str, Position]]:
+    """Yield the name and the position of every whole checkpoint, newest first, reading each in small pieces."""
+    for batch in reversed(_batches(disk)):
+        with suppress(OSError, ValueError):
+            yield checkpoint_name(batch), _read_position(disk, checkpoint_name(batch))
+
+
+def _read_position(disk: Disk, name: str) -> Position:
+    """Return the position of a checkpoint, after its checksum was verified. Raises ValueError, OSError."""
+    file = disk.open(name)
+    try:
+        size = disk.size(file)
+        position, crc = _decode_head(disk.pread(file, _HEAD_BYTES, 0), size)
+        found = 0
+        for start in range(_FRONT.size, size, _SYNC_BYTES):
+            found = crc32c(disk.pread(file, min(_SYNC_BYTES, size - start), start), found)
+    finally:
+        disk.close(file)
+    if found != crc:
+        raise ValueError("fails its checksum")
+    return position
 
 
 def exists(disk: Disk) -> bool:
@@ -132,8 +156,8 @@ def _forget_others(disk: Disk, batch: int) -> None:
     """
     batches = _batches(disk)
     earlier = [each for each in batches if each < batch]
-    doomed = [_name(each) for each in earlier[: max(0, len(earlier) - _KEPT_COUNT + 1)]]
-    doomed += [_name(each) for each in batches if each > batch]
+    doomed = [checkpoint_name(each) for each in earlier[: max(0, len(earlier) - _KEPT_COUNT + 1)]]
+    doomed += [checkpoint_name(each) for each in batches if each > batch]
     names = [match for name in disk.listdir(CHECKPOINTS) if (match := _UNPUBLISHED.fullmatch(name))]
     doomed += [f"{CHECKPOINTS}/{match[0]}" for match in names if int(match[1]) != batch]
     for name in doomed:
@@ -146,7 +170,8 @@ def _batches(disk: Disk) -> list[int]:
     return sorted(int(match[1]) for name in disk.listdir(CHECKPOINTS) if (match := _NAME.fullmatch(name)))
 
 
-def _name(batch: int) -> str:
+def checkpoint_name(batch: int) -> str:
+    """Return the name of the checkpoint before a batch."""
     return f"{CHECKPOINTS}/{batch:020d}.checkpoint"
 
 
@@ -164,17 +189,22 @@ def _read(disk: Disk, name: str) -> bytes:
 
 def _decode(data: bytes) -> tuple[Position, bytes]:
     """Decode a checkpoint; raises ValueError saying what is wrong with it."""
-    start = _FRONT.size + _BODY.size
-    if len(data) < start:
+    position, crc = _decode_head(data, len(data))
+    if crc32c(memoryview(data)[_FRONT.size :]) != crc:
+        raise ValueError("fails its checksum")
+    return position, data[_HEAD_BYTES:]
+
+
+def _decode_head(data: bytes, size: int) -> tuple[Position, int]:
+    """Decode the head of a checkpoint of ``size`` bytes: its position and its checksum. Raises ValueError."""
+    if len(data) < _HEAD_BYTES:
         raise ValueError("not even a whole head")
     magic, version, crc = _FRONT.unpack_from(data)
     if magic != _MAGIC:
         raise ValueError("not a checkpoint")
     if version > FORMAT:
         raise ValueError(f"format {version} is newer than this program")
-    *position, size = _BODY.unpack_from(data, _FRONT.size)
-    if size != len(data) - start:
+    *position, payload_bytes = _BODY.unpack_from(data, _FRONT.size)
+    if payload_bytes != size - _HEAD_BYTES:
         raise ValueError("cut short or padded")
-    if crc32c(memoryview(data)[_FRONT.size :]) != crc:
-        raise ValueError("fails its checksum")
-    return Position(*position), data[start:]
+    return Position(*position), crc

@@ -23,7 +23,8 @@ from typing import NoReturn
 
 from tenure.errors import Closed, Indeterminate, Invalid, Overloaded, TenureError
 from tenure.log.disk import Disk, File, write_whole
-from tenure.log.frame import HEADER_BYTES, KIND_SEAL, encode_batch
+from tenure.log.features import NO_FEATURES, FeatureSet
+from tenure.log.frame import HEADER_BYTES, KIND_FEATURES, KIND_SEAL, encode_batch
 from tenure.log.interface import Entry, Sync
 from tenure.log.opening import NO_ROOM, no_room_error
 from tenure.log.reader import SegmentFiles
@@ -43,13 +44,22 @@ _NEAR_SHARE = 4
 class SegmentWriter:
     """The writing half of :class:`~tenure.log.log.FileLog`: appends to the last segment and rolls to the next."""
 
-    def __init__(self, disk: Disk, heads: list[Head], *, segment_bytes: int, handles_max: int) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        heads: list[Head],
+        *,
+        segment_bytes: int,
+        handles_max: int,
+        features: FeatureSet = NO_FEATURES,
+    ) -> None:
         self.epoch = 0
         self.pending_batch = self.written_batch = self.synced_batch = 0
         self.has_home = False
         self.failed: TenureError | None = None
         self.crowded = False
         self.preamble: Callable[[], Sequence[Entry]] | None = None
+        self.features = features
         self._disk = disk
         self._heads = heads
         self._salts = {head.number: head.salt for head in heads}
@@ -176,6 +186,10 @@ class SegmentWriter:
         self._pending = {}
         return batch
 
+    @property
+    def sync_wait_ms(self) -> int:
+        return 0
+
     def begin_sync(self) -> Sync:
         self._check_ready()
         segment = self._heads[-1].number
@@ -240,6 +254,16 @@ class SegmentWriter:
             return True
         return False
 
+    def turn_on_features(self) -> int:
+        if self.features.off:
+            before, self.features = self.features, self.features.all_on()
+            try:
+                self._make_room(0, urgent=False, reclaim=False, must_roll=True)
+            except BaseException:
+                self.features = before
+                raise
+        return self.write()
+
     # How it is done.
 
     def _use(self, head: Head, file: File, *, end: int, capacity: int) -> None:
@@ -260,7 +284,7 @@ class SegmentWriter:
             is_young = len(self._heads) == 1 and self._is_small
             self._limit = self._capacity // _YOUNG_SHARE if is_young else -1
 
-    def _make_room(self, need: int, *, urgent: bool, reclaim: bool) -> None:
+    def _make_room(self, need: int, *, urgent: bool, reclaim: bool, must_roll: bool = False) -> None:
         """Make ``need`` bytes fit, by a roll where they do not, and leave the room reserved from such an append.
 
         Raises Overloaded, Closed; nothing happened then.
@@ -268,7 +292,7 @@ class SegmentWriter:
         self._check_ready()
         if need > OFFSET_MAX // 2:
             raise Invalid(f"{need} bytes in one append are more than a segment can hold")
-        fits = self._end + need <= self._capacity - self._own_bytes
+        fits = not must_roll and self._end + need <= self._capacity - self._own_bytes
         kept = self._kept if fits else self._kept + 1
         least = self._reclaim_bytes
         if not (urgent or reclaim):
@@ -376,7 +400,7 @@ class SegmentWriter:
 
     def _roll(self, need: int) -> None:
         """Roll to the next spare. It becomes a segment with the next sync, once everything before it is durable."""
-        preamble = () if self.preamble is None else self.preamble()
+        preamble = self._first_entries(self._heads[-1].number + 1)
         need += sum(HEADER_BYTES + len(body) for _, _, body in preamble)
         size = HEAD_BYTES + need + self._own_bytes
         spare = self._take_spare(size)
@@ -394,6 +418,13 @@ class SegmentWriter:
         for entry in preamble:
             self._join(entry)
         self._measure()
+
+    def _first_entries(self, number: int) -> list[Entry]:
+        """Return the frames that a segment starts with: the features of the log, then what the broker repeats."""
+        entries: list[Entry] = [(KIND_FEATURES, 0, self.features.pack())] if self.features.on else []
+        if number > 1 and self.preamble is not None:
+            entries += self.preamble()
+        return entries
 
     def _begin(self, spare: Spare) -> Head:
         """Write what is pending into the segment before, and the head that follows from it into the new one."""

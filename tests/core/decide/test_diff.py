@@ -24,6 +24,47 @@ def test_a_read_gives_what_lies_above_its_cursor(rules: Rules) -> None:
     assert (found.caught_up, found.lag, found.tombstone) == (True, 0, None)
 
 
+@pytest.mark.parametrize("live", [True, False])
+def test_a_reader_from_among_seqs_that_a_restore_left_out_is_told_recreated_once(rules: Rules, live: bool) -> None:
+    rules.produce("t", [b"1", b"2", b"3"])
+    if not live:
+        rules.delete_records("t", before_seq=4)
+    rules.state.topics["t"].leave_out(1000)
+    rules.produce("t", [b"new"])
+    for cursor in (4, 500, 1002):  # the original went on, and gave these seqs to records that are not here
+        found = rules.diff("t", from_seq=cursor)
+        assert found.tombstone is not None
+        assert (found.tombstone.reason, found.tombstone.gap_from, found.tombstone.gap_to) == ("recreated", 4, 1003)
+        assert (datas(found.records), found.next_from_seq) == ([b"new"], 1004)
+        assert rules.diff("t", from_seq=found.next_from_seq).tombstone is None
+
+
+def test_a_reader_from_before_a_restore_reads_on_over_the_seqs_left_out(rules: Rules) -> None:
+    rules.produce("t", [b"1", b"2", b"3"])
+    rules.state.topics["t"].leave_out(1000)
+    at_the_end = rules.diff("t", from_seq=3)
+    assert (at_the_end.records, at_the_end.tombstone, at_the_end.caught_up) == ([], None, True)
+    assert rules.diff("t", from_seq=at_the_end.next_from_seq).tombstone is None, "an idle reader is not told either"
+    rules.produce("t", [b"new"])
+    found = rules.diff("t", from_seq=1)
+    assert (datas(found.records), found.tombstone) == ([b"2", b"3", b"new"], None)
+    assert datas(rules.diff("t", from_seq=at_the_end.next_from_seq).records) == [b"new"]
+
+
+def test_a_read_that_ends_early_leaves_no_reader_among_seqs_left_out(rules: Rules) -> None:
+    rules.state.step_jobs_max = 1
+    rules.produce("t", [b"1", b"2", b"3"])
+    rules.state.topics["t"].leave_out(1000)
+    rules.produce("t", [b"new"])
+    found, cursor = list[bytes](), 0
+    while len(found) < 4:
+        part = rules.diff("t", from_seq=cursor)
+        assert part.tombstone is None
+        found += datas(part.records)
+        cursor = part.next_from_seq
+    assert found == [b"1", b"2", b"3", b"new"]
+
+
 def test_a_limited_read_goes_on_where_it_stopped(rules: Rules) -> None:
     rules.produce("t", [b"%d" % number for number in range(1, 701)])
     found, cursor = list[int](), 0

@@ -145,11 +145,12 @@ class Committer:
         log = self.engine.log
         if self._syncing is not None or log.synced_batch >= log.written_batch:
             return
-        if self._sync_waiters:
+        wait_ms = log.sync_wait_ms
+        if self._sync_waiters and not wait_ms:
             self._start_sync()
         elif self._sync_timer is None:
-            delay = self.engine.settings.sync_interval_ms / 1000
-            self._sync_timer = self._loop.call_later(delay, self._start_sync)
+            delay_ms = wait_ms if self._sync_waiters else max(wait_ms, self.engine.settings.sync_interval_ms)
+            self._sync_timer = self._loop.call_later(delay_ms / 1000, self._start_sync)
 
     def _start_sync(self) -> None:
         if self._sync_timer is not None:

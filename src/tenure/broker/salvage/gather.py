@@ -114,7 +114,16 @@ class GatheredTopic:
     def recall(self, snapshot: Topic) -> None:
         """Take in a snapshot: all facts of its time, without payloads."""
         topic = self.topic
-        for name in ("name", "config", "implicit", "created_ms", "last_write_ms", "trim_seq", "trim_missed"):
+        for name in (
+            "name",
+            "config",
+            "implicit",
+            "created_ms",
+            "last_write_ms",
+            "trim_seq",
+            "trim_missed",
+            "recreated",
+        ):
             setattr(topic, name, getattr(snapshot, name))
         topic.cap_floor = max(topic.cap_floor, snapshot.cap_floor)
         topic.ttl_floor = max(topic.ttl_floor, snapshot.ttl_floor)

@@ -148,7 +148,7 @@ def show(console: Console, payload: Payload) -> None:
     segments, topics, routers = payload["segments"], payload["topics"], payload["routers"]
     last = datetime.fromtimestamp(payload["last_event_ms"] / 1000, UTC)
     batches = count(payload["batches"], "batch", "batches")
-    console.print(f"{batches} in {count(len(segments), 'segment')}, opened {count(payload['epoch'], 'time')}")
+    console.print(f"{batches} in {count(len(segments), 'segment')}, epoch {payload['epoch']:,}")
     console.print(f"last event {last:%Y-%m-%d %H:%M:%S} UTC, {size(payload['live_bytes'])} live")
     if payload["torn_bytes"]:
         console.print(

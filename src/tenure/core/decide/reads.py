@@ -90,6 +90,7 @@ def _collect(
         if lost:
             return found, end - 1, _damage(topic, records, lost)
         lo, looks, window = max(hi, lo), looks - window, min(2 * window, _WINDOW)
+    lo = first_absent(topic.dead, lo) if topic.dead else lo  # no reader is left among seqs that were left out
     return found, min(lo - 1, head), None
 
 
@@ -111,6 +112,8 @@ def _tombstone(topic: Topic, from_seq: int, *, ttl_floor: int) -> Tombstone | No
     head, earliest = topic.visible_seq, topic.floor
     if from_seq > topic.head_seq:
         return Tombstone(1, topic.head_seq, "recreated", topic.head_seq, earliest, head)
+    if topic.recreated and (gap := _recreated(topic, from_seq)) is not None:
+        return Tombstone(*gap, "recreated", 0, earliest, head)
     if from_seq >= head:
         return None  # what was lost after it is not durable yet, and is reported once it is
     by_cap, by_ttl = from_seq + 1 < topic.cap_floor, from_seq + 1 < ttl_floor
@@ -120,6 +123,17 @@ def _tombstone(topic: Topic, from_seq: int, *, ttl_floor: int) -> Tombstone | No
         return Tombstone(from_seq + 1, gap_to, reason, gap_to - from_seq, earliest, head)
     if from_seq < topic.trim_seq <= head:
         return Tombstone(topic.trim_seq, topic.trim_seq, "source_trim", topic.trim_missed, earliest, head)
+    return None
+
+
+def _recreated(topic: Topic, from_seq: int) -> tuple[int, int] | None:
+    """Return the seqs that a restore left out, first and last, if the reader comes from among them; else None.
+
+    It read records there that this log never had. A reader of this log comes from the last of them at the earliest.
+    """
+    for lo, n in zip(topic.recreated[::2], topic.recreated[1::2], strict=True):
+        if lo <= from_seq < lo + n - 1:
+            return lo, lo + n - 1
     return None
 
 

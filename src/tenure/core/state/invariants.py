@@ -70,6 +70,8 @@ def _check_topic(state: State, topic: Topic) -> None:
     assert topic.bytes >= 0, "it weighs less than nothing"
     assert live or not topic.bytes, f"it is empty and weighs {topic.bytes}"
     assert max(topic.evict_floor - 1, topic.trim_seq) <= head, "a loss is marked above the head"
+    for lo, n in zip(topic.recreated[::2], topic.recreated[1::2], strict=True):
+        assert not topic.live_runs(lo, lo + n), f"seqs {lo}..{lo + n - 1} were left out by a restore, and are alive"
     assert topic.durable_seq <= head, f"durable_seq {topic.durable_seq} lies above the head {head}"
     assert topic.config.type == ("log" if topic.queue is None else "queue"), "its type and its state disagree"
     assert not (topic.implicit and topic.queue is not None), "a queue that no caller asked for"

@@ -80,6 +80,7 @@ class TopicSnapshot(msgspec.Struct, frozen=True, array_like=True):
     marks: bytes | None
     tags: bytes | None
     implicit: bool = False
+    recreated: tuple[int, ...] = ()
 
 
 class StateSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -224,6 +225,7 @@ def _topic_snapshot(topic: Topic, now_ms: int) -> TopicSnapshot:
         topic.marks.dump() if topic.marks else None,
         topic.tags.dump() if topic.tags is not None and topic.count else None,
         topic.implicit,
+        topic.recreated,
     )
 
 
@@ -236,6 +238,7 @@ def _dump_keys(keys: KeyWindow, now_ms: int) -> bytes | None:
 def _topic_from(snapshot: TopicSnapshot) -> Topic:
     topic = Topic(snapshot.id, snapshot.name, intern_config(snapshot.config))
     topic.created_ms, topic.implicit = snapshot.created_ms, snapshot.implicit
+    topic.recreated = snapshot.recreated
     topic.head_seq, topic.floor = snapshot.head_seq, snapshot.floor
     topic.count, topic.bytes = snapshot.count, snapshot.live_bytes
     topic.cap_floor, topic.ttl_floor = snapshot.cap_floor, snapshot.ttl_floor

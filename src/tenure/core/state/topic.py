@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from tenure.core.state.queue import Queue
     from tenure.core.state.tags import TagIndex
 
-__all__ = ["Topic"]
+__all__ = ["RECREATED_MAX", "Topic"]
 
+RECREATED_MAX: Final = 16
+"""How many restores a topic remembers: readers that come from a log before them are not told."""
 _PACK_BITS: Final = 16
 """Packing is considered when a seq is buried that ends in this many zero bits: once per container of the bitmap."""
 
@@ -31,8 +33,9 @@ class Topic:
 
     ``evict_from`` is a hint: no unleased record below it is left for eviction to look at. ``cap_floor`` and
     ``ttl_floor`` are one above the highest seq lost to each. ``trim_seq`` is the seq burnt to mark records that a
-    router's source lost. ``implicit`` means that no caller ever chose its config. Not folded: ``durable_seq`` (the last
-    synced seq), ``last_read_ms`` (wall).
+    router's source lost. ``implicit`` means that no caller ever chose its config. ``recreated`` are the runs of seqs
+    that restores of a backup left out: the original log may have given them to other records. Not folded:
+    ``durable_seq`` (the last synced seq), ``last_read_ms`` (wall).
     """
 
     __slots__ = (
@@ -56,6 +59,7 @@ class Topic:
         "marks",
         "name",
         "queue",
+        "recreated",
         "tags",
         "trim_missed",
         "trim_seq",
@@ -85,6 +89,7 @@ class Topic:
         self.keys: KeyWindow | None = None
         self.marks: ClientMarks | None = None
         self.tags: TagIndex | None = None
+        self.recreated: tuple[int, ...] = ()
         self.durable_seq = 0
         self.last_read_ms = 0
 
@@ -174,6 +179,13 @@ class Topic:
         self.dead = self.tags = None
         if len(self.frame_index) > 1 or (self.frame_index and len(self.frame_index[0].firsts) > 256):
             self.frame_index = []
+
+    def leave_out(self, count: int) -> None:
+        """Leave out the next ``count`` seqs for good: the topic goes on after them, in a log of its own."""
+        first_seq = self.head_seq + 1
+        self.head_seq += count
+        self.bury(first_seq, first_seq + count)
+        self.recreated = (*self.recreated, first_seq, count)[-2 * RECREATED_MAX :]
 
     def cut_frames(self, lo: int, hi: int) -> None:
         """Forget the frames that start in ``[lo, hi)``; nothing alive is in them."""

@@ -46,6 +46,8 @@ Found = list[ReadRecord] | Missed
 def missed_in(tombstone: Tombstone, first_seq: int, last_seq: int) -> Missed | None:
     """Return the loss by a tombstone among the seqs from ``first_seq`` to ``last_seq``; None if it is about others."""
     if tombstone.reason == "recreated":
+        if tombstone.gap_to >= first_seq:
+            return None  # seqs that a restore of a backup left out: no record of this log ever had one
         return Missed(first_seq, last_seq, tombstone.reason, last_seq - first_seq + 1)
     gap_from, gap_to = max(tombstone.gap_from, first_seq), min(tombstone.gap_to, last_seq)
     if gap_from > gap_to:
@@ -81,7 +83,7 @@ def read_part(read: Callable[[int, int], Diff], first_seq: int, last_seq: int) -
             if missed is not None and not (trimmed and trim_told):
                 yield missed
             trim_told = trim_told or (trimmed and missed is not None)
-            if page.tombstone.reason == "recreated":
+            if missed is not None and page.tombstone.reason == "recreated":
                 return
         if records := [record for record in page.records if record.seq <= last_seq]:
             yield records
