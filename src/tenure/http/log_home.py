@@ -20,7 +20,7 @@ from tenure.http.settings import ServerSettings
 from tenure.log.disk import open_directory
 from tenure.objects.file_store import FileStore
 from tenure.objects.local import check_local
-from tenure.objects.store import open_store
+from tenure.objects.store import OutcomeUnknown, open_store
 
 __all__ = ["LogHome"]
 
@@ -48,15 +48,19 @@ class LogHome:
     def open(self) -> ShippedLog:
         """Lead the home and return its log; waits for the store. Raises as `open_shipped`."""
         settings = self._settings
-        self._log = open_shipped(
-            self._store,
-            open_directory(settings.data),
-            settings=settings.chain,
-            clock=self._clock,
-            segment_bytes=settings.engine.segment_bytes,
-            url=settings.advertise or self._address(),
-            is_over=lambda: self._is_over,
-        )
+        try:
+            self._log = open_shipped(
+                self._store,
+                open_directory(settings.data),
+                settings=settings.chain,
+                clock=self._clock,
+                segment_bytes=settings.engine.segment_bytes,
+                url=settings.advertise or self._address(),
+                is_over=lambda: self._is_over,
+            )
+        except OutcomeUnknown as error:
+            message = f"the home {self._store.url} does not answer: {error.message}. Check the address and the network"
+            raise OutcomeUnknown(f"{message}, then start again") from error
         return self._log
 
     def keep(self, broker: Broker) -> None:
