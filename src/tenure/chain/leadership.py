@@ -162,9 +162,9 @@ class Leadership:
 
         Raises the error that it is set to.
         """
+        found = await self._check_last() or await self._check_next()
         if self.lost is None:
-            error = await self._check_last() or await self._check_next()
-            self.lost = self.lost or error
+            self.lost = found
         if self.lost is not None:
             raise self.lost
 
