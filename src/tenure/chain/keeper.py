@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from tenure.chain.hint import HintContent, remove_hint, write_hint
 from tenure.chain.leadership import Leadership, Lost
@@ -20,6 +20,8 @@ from tenure.objects.background import background
 __all__ = ["Keeper"]
 
 logger = logging.getLogger("tenure.chain")
+
+_REMOVE_S: Final = 1.0
 
 
 class Keeper:
@@ -41,8 +43,12 @@ class Keeper:
         """End both."""
         for task in self._tasks:
             task.cancel()
-        with suppress(TenureError):  # a hint that stays is as good as none after a while
-            background().run(remove_hint(self._leadership.chain.store, self._leadership.fence.nonce.hex()))
+        with suppress(TenureError, TimeoutError):  # a hint that stays is as good as none after a while
+            background().run(self._remove_hint())
+
+    async def _remove_hint(self) -> None:
+        async with asyncio.timeout(_REMOVE_S):
+            await remove_hint(self._leadership.chain.store, self._leadership.fence.nonce.hex())
 
     async def _repeat(self, work: Callable[[], Coroutine[Any, Any, None]], every_ms: int) -> None:
         while (lost := self._leadership.lost) is None:
