@@ -169,6 +169,23 @@ def test_a_producer_that_repeats_an_append_from_before_the_backup_is_recognised_
     assert fresh.first_seq > 1 << 24, "seqs that the original may have given out are left out"
 
 
+def test_a_restored_queue_hands_out_its_old_jobs_and_then_the_new_ones_and_goes_on_after_a_restart():
+    disk, clock = busy_log()
+    with place_on(SimStore()) as place:
+        taken(disk, place)
+        target, _ = restored(place, clock)
+    engine = opened(target, clock)
+    fresh = run.produce(engine, "busy", [b'"new"'] * 2).reply
+    engine.sync()
+    engine.log.close()
+    engine = opened(target, clock)
+    claim = run.claim(engine, "busy", node="w", max_count=100).reply
+    assert claim.seqs == [*range(1, 13), fresh.first_seq, fresh.last_seq]
+    assert run.ack(engine, "busy", node="w", seqs=claim.seqs).reply.count == 14
+    assert run.topic_info(engine, "busy").earliest_seq == fresh.last_seq + 1
+    invariants(engine.state)
+
+
 def test_a_router_that_had_passed_on_everything_copies_what_is_new_in_one_step():
     disk, clock = busy_log()
     with place_on(SimStore()) as place:
