@@ -8,6 +8,8 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.kit.stores import s3_server  # noqa: F401 - a fixture: one server for all folders
+
 # Wall time says nothing about correctness on a busy machine, so no example has a deadline.
 settings.register_profile("default", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # The same examples on every run: a red build points at the change, not at the dice.

@@ -16,8 +16,8 @@ import pytest
 __all__ = ["LEFT_OUT", "PATHS"]
 
 PATHS: Final = (
-    *("tests/contract", "tests/core", "tests/log", "tests/broker", "tests/model", "tests/testing", "tests/buffer"),
-    *("tests/worker", "tests/export", "tests/http", "tests/bench", "tests/backup"),
+    *("tests/contract", "tests/core", "tests/log", "tests/broker", "tests/model", "tests/testing", "tests/objects"),
+    *("tests/buffer", "tests/worker", "tests/export", "tests/http", "tests/bench", "tests/backup", "tests/chain"),
     *(f"tests/client/test_{name}.py" for name in ("config", "endpoint", "lanes", "batcher", "resuming")),
     *(f"tests/client/test_{name}.py" for name in ("retry", "sse")),
     *(f"tests/timers/test_{name}.py" for name in ("envelope", "reference", "faststream_testing")),
@@ -34,10 +34,12 @@ LEFT_OUT: Final = (
     "tests/broker/test_bases.py::test_another_process_makes_the_bases_too",
     *(f"tests/model/test_{name}.py" for name in ("queue_machine", "topic_machine", "soak")),
     "tests/testing/test_plugin.py",
-    *(f"tests/buffer/test_{name}.py" for name in ("cloud_exit", "contract", "every_call", "ingest_events")),
-    *(f"tests/buffer/test_{name}.py" for name in ("outage", "processes", "producers")),
+    *(f"tests/objects/test_{name}.py" for name in ("cloud_exit", "contract")),
+    *(f"tests/buffer/test_{name}.py" for name in ("contract", "every_call", "ingest_events", "outage", "processes")),
+    "tests/buffer/test_producers.py",
     "tests/buffer/test_full_disk.py::test_a_produce_that_finds_no_room_was_not_written_and_goes_in_once_there_is_some",
-    "tests/buffer/test_create.py::test_the_conflict_of_a_real_client_on_an_empty_key_is_not_stored",
+    "tests/objects/test_create.py::test_the_conflict_of_a_real_client_on_an_empty_key_is_not_stored",
+    "tests/objects/test_probe.py::test_a_fair_store_passes_and_nothing_stays_there",
     "tests/buffer/test_ingest.py::test_a_kill_around_the_commit_of_the_sink_leaves_everything_exactly_once",
     *(f"tests/worker/test_{name}.py" for name in ("app_over_http", "metrics", "metrics_live", "periodic_live")),
     *(f"tests/worker/test_{name}.py" for name in ("first_puts", "status_page", "telemetry", "types_for_users")),

@@ -10,6 +10,7 @@
     ├── Indeterminate   the outcome is unknown; repeat with the same key
     ├── Corrupt         stored bytes are damaged; an operator must look
     └── Closed          this broker or log no longer takes writes
+        └── NotLeader   another process leads this log now, and nothing happened here: send the request to that one
 
 ``code`` is the word the wire uses for the case; ``detail`` holds what a program needs to react. ``status`` is the HTTP
 status of an error, unless its code has one of its own (`contract/statuses.py`); ``exit_code`` is that of a command.
@@ -28,6 +29,7 @@ __all__ = [
     "Invalid",
     "LeaseLost",
     "NotFound",
+    "NotLeader",
     "Overloaded",
     "TenureError",
 ]
@@ -114,3 +116,9 @@ class Closed(TenureError):
     default_code = "read_only"
     status = 503
     exit_code = 5
+
+
+class NotLeader(Closed):
+    """Another process leads this log now, and nothing of this call happened: send it there."""
+
+    default_code = "not_leader"

@@ -59,6 +59,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     time_mark_ms: int = 3_600_000
     """A log that has fallen silent notes the time this often, so that a reboot does not hide how long it was idle."""
 
+    upgrade_finalize_after_ms: int = 0
+    """A version that has been open for this long uses its new features without ``tenure upgrade finalize``. 0: never by
+    itself, because from then on the version before cannot be started again.
+    """
+
     records_max: int = 10_000
     """Records in one append."""
     record_bytes_max: int = 1 * MIB

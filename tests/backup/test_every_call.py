@@ -106,7 +106,9 @@ def test_a_restore_is_whole_and_durable_once_it_returns_and_fails_where_a_disk_c
         target = SimDisk(2)
         target.fail_at(call, failure)
         try:
-            restore_log(fetched.kill(), manifest, target, clock=clock, settings=SETTINGS)
+            restore_log(
+                fetched.kill(), target, end=manifest.position, epoch=manifest.epoch, clock=clock, settings=SETTINGS
+            )
         except (TenureError, OSError, PowerLoss):
             assert target.operations >= call
         else:

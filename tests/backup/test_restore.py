@@ -38,7 +38,15 @@ def restored(
     """Restore a backup onto a simulated disk."""
     manifest, fetched, target = read_manifest(place), SimDisk(1), target or SimDisk(2)
     fetch_files(place, manifest, fetched)
-    made = restore_log(fetched, manifest, target, clock=clock, settings=SETTINGS, keep_leases=keep_leases)
+    made = restore_log(
+        fetched,
+        target,
+        end=manifest.position,
+        epoch=manifest.epoch,
+        clock=clock,
+        settings=SETTINGS,
+        keep_leases=keep_leases,
+    )
     return target, made
 
 

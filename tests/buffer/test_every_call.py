@@ -51,10 +51,11 @@ async def _consume(store: SimStore) -> None:
     await collector.close()
 
 
-async def calls_of_a_life() -> int:
+async def calls_of_a_life() -> list[int]:
+    """The calls of a life but those of the probe, which has a test of its own."""
     store = SimStore()
     await life(store)
-    return len(store.calls)
+    return [call.number for call in store.calls if not call.key.startswith("probe/")]
 
 
 async def check(store: SimStore, durable: list[bytes], note: str) -> None:
@@ -80,7 +81,7 @@ EVERY_FIFTH = [0, *(pytest.param(first, marks=pytest.mark.full) for first in ran
 @pytest.mark.parametrize("first", EVERY_FIFTH)
 @pytest.mark.parametrize("how", ["lost_request", "lost_reply", "duplicate", "late", "refused", "false_exists"])
 async def test_one_failed_call_loses_and_doubles_nothing(how: Fault, first: int):
-    for number in range((first + len(how)) % 5, await calls_of_a_life(), 5):
+    for number in (await calls_of_a_life())[(first + len(how)) % 5 :: 5]:
         store = SimStore()
         store.fail(number, how)
         store.hook = lambda call, after=number + 3, at=store: at.deliver_late() if call.number == after else None  # type: ignore[misc]
@@ -94,7 +95,7 @@ async def test_one_failed_call_loses_and_doubles_nothing(how: Fault, first: int)
 @pytest.mark.parametrize("how", ["lost_request", "lost_reply", "late"])
 async def test_a_store_that_stays_silent_from_some_call_on_loses_and_doubles_nothing(how: Fault):
     """Fault 52: the retries are bounded, and the caller gets the error."""
-    for number in range(3, await calls_of_a_life(), 17):
+    for number in (await calls_of_a_life())[3::17]:
         store = SimStore()
         store.hook = lambda call, first=number: how if first <= call.number < first + 60 else None  # type: ignore[misc]
         durable = await life(store)

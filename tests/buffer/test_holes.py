@@ -251,6 +251,16 @@ async def test_a_store_that_ignores_conditions_is_refused(sim: SimStore):
         await Producer.open(sim, settings=QUICK)
 
 
+async def test_only_the_creation_of_a_buffer_probes_its_store(sim: SimStore):
+    """Naive: every producer that opens an existing buffer pays for the probe again."""
+    await produced(sim, [b"a"])
+    assert sim.count("put_new", "probe/") == 66
+    sim.calls.clear()
+    await produced(sim, [b"b"])
+    assert await consumed(sim) == [b"a", b"b"]
+    assert not [call for call in sim.calls if call.key.startswith("probe/")]
+
+
 async def test_two_buffers_under_one_prefix_are_refused(sim: SimStore):
     """Naive: each collector takes the other's batches for orphans."""
     other = SimStore()

@@ -65,7 +65,8 @@ def test_the_headers_on_disk_are_as_long_as_the_page_says():
     assert sum(widths[row[1]] for row in rows(header)) == frame.HEADER_BYTES == 36
     assert "first 64 bytes" in head
     assert "header of 36 bytes" in header
-    assert (frame.KIND_SEAL, frame.KIND_DROPPED, frame.KIND_EPOCH, frame.LAST, frame.FIRST) == (1, 2, 3, 1, 2)
+    assert (frame.KIND_SEAL, frame.KIND_DROPPED, frame.KIND_EPOCH, frame.KIND_FEATURES) == (1, 2, 3, 4)
+    assert (frame.LAST, frame.FIRST) == (1, 2)
 
 
 def test_every_error_is_listed_with_its_code():

@@ -107,6 +107,7 @@ PREPARE: dict[str, Callable[[Reader], None]] = {
     "docs/how-to/recover-a-damaged-directory.md": _a_directory,
     "docs/how-to/run-a-pipeline.md": _a_pipeline,
     "docs/how-to/run-the-server.md": _keys,
+    "docs/how-to/upgrade.md": _a_directory,
     "docs/how-to/watch-your-workers.md": _served_worker,
     "docs/reference/command-line.md": _one_job,
 }

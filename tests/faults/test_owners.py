@@ -11,12 +11,14 @@ import pytest
 
 from tenure import Broker
 from tenure.errors import Conflict, Corrupt
+from tenure.log import checkpoint
 from tenure.log.checkpoint import FORMAT as CHECKPOINT_FORMAT
 from tenure.log.disk import PosixDisk
-from tenure.log.segment import FORMAT, segment_name
+from tenure.log.segment import FORMAT, segment_name, segment_numbers
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk
 from tests.faults.world import SETTINGS, Ledger, Session, check_fold, check_leases, events_of
+from tests.golden import digests
 from tests.golden import make as golden
 from tests.kit import run
 
@@ -125,6 +127,30 @@ async def test_fault_18_golden_directories_open_and_hold_what_they_held(
     found = json.loads(json.dumps(await golden.look(tmp_path / "data")))
     assert found == expected
     assert json.loads(json.dumps(await golden.look(tmp_path / "data"))) == expected, "and again, rewritten by this one"
+
+
+@pytest.mark.parametrize("version", sorted(path.name for path in GOLDEN.glob("v*")))
+@pytest.mark.parametrize("checkpoints", [True, False], ids=["as it is", "without its checkpoints"])
+def test_fault_18_golden_directories_fold_to_the_state_that_they_had(
+    version: str, checkpoints: bool, tmp_path: Path
+) -> None:
+    shutil.copytree(GOLDEN / version / "data", tmp_path / "data")
+    if not checkpoints:
+        shutil.rmtree(tmp_path / "data" / "checkpoints")
+    expected: dict[str, Any] = json.loads((GOLDEN / version / "state.json").read_text())
+    assert json.loads(json.dumps(golden.fold(tmp_path / "data"))) == expected
+
+
+def test_fault_18_no_file_of_a_golden_directory_was_changed_added_or_removed() -> None:
+    assert digests.present() == digests.listed(), "golden directories are frozen: see CONTRIBUTING"
+
+
+def test_fault_18_the_second_golden_directory_has_every_kind_of_event_of_its_time() -> None:
+    disk = PosixDisk(GOLDEN / "v2" / "data", create=False)
+    assert golden.kinds_in(disk) == set(range(16, 37))
+    assert segment_numbers(disk)[0] > 1, "segments were dropped"
+    assert any(name.endswith(".new") for name in disk.listdir("segments")), "one was not published"
+    assert len(list(checkpoint.load(disk))) == 2
 
 
 def test_fault_18_a_golden_directory_goes_on_working(tmp_path: Path) -> None:

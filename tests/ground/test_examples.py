@@ -29,6 +29,7 @@ SHOWN_BY = {
     "tenure.testing.AppWire": "AsyncClient",
     "tenure.testing.HandlerContext": "Context",
     "tenure.testing.Hold": "SimStore",
+    "tenure.testing.SimClient": "SimStore",
     "tenure.testing.ThreadWire": "Client",
     "tenure.faststream.ScheduledTimer": "TestTimersBroker",
     "tenure.faststream.TimerStreamMessage": "TimersBroker",

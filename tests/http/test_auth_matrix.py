@@ -40,6 +40,7 @@ BY_VERB = {
     "redrive": {"admin"},
     "watch": {"read"},
     "advance": {"admin"},
+    "finalize": {"admin"},
 }
 BY_METHOD = {"GET": {"read"}, "PUT": {"admin"}, "PATCH": {"admin"}, "DELETE": {"delete"}, "POST": {"write"}}
 VALUES = {"seq": "1", "wid": "wid_0123456789abcdefghijkl", "folder": "views", "file": "app.js"}

@@ -1,4 +1,4 @@
-"""One suite for every home of the log: files, the simulated disk, memory."""
+"""One suite for every home of the log: files, the simulated disk, memory, a chain in a store."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import pytest
 from tenure.errors import Closed, Invalid, NotFound
 from tenure.log import FileLog, Log, MemoryLog, PosixDisk, UnknownPosition
 from tenure.testing.simdisk import SimDisk
+from tenure.testing.simstore import SimStore
+from tests.chain.kit import open_log
 
 SEGMENT_BYTES = 4096
 
@@ -32,13 +34,14 @@ class Home:
         return self.reopen()
 
 
-@pytest.fixture(params=["files", "simulated", "memory"])
+@pytest.fixture(params=["files", "simulated", "memory", "shipped"])
 def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
-    sim, memory = SimDisk(1), MemoryLog(segment_bytes=SEGMENT_BYTES)
+    sim, memory, store = SimDisk(1), MemoryLog(segment_bytes=SEGMENT_BYTES), SimStore()
     opens: dict[str, Callable[[], Log]] = {
         "files": lambda: FileLog.open(PosixDisk(tmp_path / "data"), segment_bytes=SEGMENT_BYTES),
         "simulated": lambda: FileLog.open(sim, segment_bytes=SEGMENT_BYTES),
         "memory": lambda: memory.reopen(),
+        "shipped": lambda: open_log(store, sim),
     }
     made = Home(opens[request.param])
     yield made

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tenure.buffer.ingest.sink import Commit
-from tenure.buffer.loop import background
 from tenure.errors import Corrupt, Invalid, Overloaded
+from tenure.objects.background import background
 from tenure.objects.file_store import FileStore
 from tenure.spark.jobs import compact_table as table_compaction
 from tenure.spark.jobs.compact_table import CompactedTable, compact_table

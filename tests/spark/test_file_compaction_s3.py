@@ -17,14 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from tenure.buffer.ingest.sink import Commit
-from tenure.buffer.loop import background
+from tenure.objects.background import background
 from tenure.objects.cloud_store import CloudStore
 from tenure.spark.sinks.files.compaction import FileCompaction
 from tenure.spark.sinks.files.log import FileLog
 from tenure.spark.sinks.files.stage import Stage
 from tenure.spark.sinks.files.table import FileTable, files
 from tenure.spark.sinks.places import Place
-from tests.buffer.conftest import s3_server  # noqa: F401 - a fixture
 
 CALLS = ("put_new", "copy", "delete")
 FILE_BYTES_MAX = 1 << 20
@@ -86,7 +85,7 @@ class Table:
 
 
 @pytest.fixture
-def table(s3_server: str) -> Callable[[], Table]:  # noqa: F811
+def table(s3_server: str) -> Callable[[], Table]:
     return lambda: Table(s3_server.format(name=f"compaction-{secrets.token_hex(4)}"))
 
 

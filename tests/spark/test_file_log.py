@@ -20,7 +20,6 @@ from tenure.spark.sinks.files.stage import Stage
 from tenure.spark.sinks.files.table import FileTable, files
 from tenure.spark.sinks.places import Place
 from tenure.testing.simstore import Fault, SimStore
-from tests.buffer.conftest import s3_server  # noqa: F401 - a fixture
 from tests.kit.buffers import QUICK
 
 TABLE = "file:///table"
@@ -255,7 +254,7 @@ async def test_what_a_dead_attempt_left_goes_once_its_range_is_held(tmp_path: Pa
     assert [path.name for path in next((tmp_path / "_staging").iterdir()).iterdir()] == [later.attempt]
 
 
-async def test_a_table_on_s3_is_staged_committed_and_cleaned_there(s3_server: str):  # noqa: F811
+async def test_a_table_on_s3_is_staged_committed_and_cleaned_there(s3_server: str):
     """All but Spark's own writing, for which Hadoop's client is needed."""
     url = s3_server.format(name=secrets.token_hex(8))
     place = Place(url)

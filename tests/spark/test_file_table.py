@@ -15,8 +15,8 @@ import pytest
 from pyspark.sql import functions as f
 
 from tenure.buffer.ingest.sink import Commit
-from tenure.buffer.loop import BackgroundLoop, background
 from tenure.errors import Conflict, Invalid
+from tenure.objects.background import BackgroundLoop, background
 from tenure.spark.jobs.compact_table import CompactedTable, compact_table
 from tenure.spark.sinks.files.log import FileLog
 from tenure.spark.sinks.files.table import FileTable, files

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.buffer.conftest import s3_server  # noqa: F401 - a fixture
 from tests.spark.conftest import Filled
 from tests.spark.driven import driven
 
@@ -19,7 +18,7 @@ ROWS = [[0, 0, "till", "a"], [0, 1, "till", "b"], [1, 0, "till", "c"], [2, 0, "t
 def test_the_batch_job_runs_through_connect_from_disk_and_from_s3(
     filled: Filled,
     tmp_path: Path,
-    s3_server: str,  # noqa: F811
+    s3_server: str,
 ):
     disk = filled(*BATCHES, metadata=b"till")
     s3 = filled(*BATCHES, url=s3_server.format(name="connect"), metadata=b"till")

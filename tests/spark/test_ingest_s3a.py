@@ -7,7 +7,6 @@ import json
 import pytest
 
 from tenure.spark.sinks.files.table import files
-from tests.buffer.conftest import s3_server  # noqa: F401 - a fixture
 from tests.spark.command import running
 from tests.spark.conftest import Filled
 from tests.spark.driven import driven
@@ -15,7 +14,7 @@ from tests.spark.driven import driven
 
 @pytest.mark.full
 @pytest.mark.timeout(1_800)
-def test_a_buffer_on_s3_goes_into_a_table_on_s3_once_and_is_compacted_there(filled: Filled, s3_server: str):  # noqa: F811
+def test_a_buffer_on_s3_goes_into_a_table_on_s3_once_and_is_compacted_there(filled: Filled, s3_server: str):
     batches = [[b"a", b"b"], *([b"%d" % number] for number in range(1, 9))]
     rows = [[0, 0, "till", "a"], [0, 1, "till", "b"], *([number, 0, "till", str(number)] for number in range(1, 9))]
     url = filled(*batches, url=s3_server.format(name="s3a"), metadata=b"till")

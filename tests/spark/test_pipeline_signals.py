@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tenure.buffer.inspect import buffer_id
-from tenure.buffer.loop import background
+from tenure.objects.background import background
 from tenure.spark.pipeline.notes.history import last_run
 from tenure.spark.pipeline.notes.run import Run
 from tenure.spark.sinks.files.table import FileTable

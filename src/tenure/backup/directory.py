@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -22,13 +22,17 @@ from tenure.backup.place import Place
 from tenure.backup.restore import RestoredLog, restore_log
 from tenure.clock import Clock, SystemClock
 from tenure.errors import Closed, Conflict, Overloaded
-from tenure.log.disk import LOCK_NAME, PosixDisk
+from tenure.log.disk import LOCK_NAME, Disk, PosixDisk
+from tenure.log.interface import Position
 from tenure.settings import Settings
 
-__all__ = ["explained", "restore_directory"]
+__all__ = ["Fetch", "explained", "restore_directory", "restore_from"]
 
 _FETCHED: Final = "fetched"
 _LOG: Final = "log"
+
+Fetch = Callable[[Disk], tuple[Position, int]]
+"""Brings the files of a log into an empty disk; returns where it ends, and its last epoch."""
 
 
 def restore_directory(
@@ -45,24 +49,45 @@ def restore_directory(
     another restore to it is running, Overloaded on a full disk, Closed where the disk refuses.
     """
     manifest = read_manifest(place)
+
+    def fetch(disk: Disk) -> tuple[Position, int]:
+        fetch_files(place, manifest, disk)
+        return manifest.position, manifest.epoch
+
+    return manifest, restore_from(fetch, directory, keep_leases=keep_leases, clock=clock, settings=settings)
+
+
+def restore_from(
+    fetch: Fetch,
+    directory: Path,
+    *,
+    keep_leases: bool = False,
+    clock: Clock | None = None,
+    settings: Settings | None = None,
+) -> RestoredLog:
+    """Restore a log that ``fetch`` brings into an empty disk, as `restore_directory` does. Raises as that."""
     with explained(f"restoring into {directory}"):
         directory = directory.absolute()
         _check_empty(directory)
         work = directory.with_name(f"{directory.name}.restoring")
         disk = _take(work)
         try:
-            fetched = PosixDisk(work / _FETCHED)
-            fetch_files(place, manifest, fetched)
-            target = PosixDisk(work / _LOG)
+            fetched, target = PosixDisk(work / _FETCHED), PosixDisk(work / _LOG)
+            end, epoch = fetch(fetched)
             restored = restore_log(
-                fetched, manifest, target, clock=clock or SystemClock(), settings=settings, keep_leases=keep_leases
+                *(fetched, target),
+                end=end,
+                epoch=epoch,
+                clock=clock or SystemClock(),
+                settings=settings,
+                keep_leases=keep_leases,
             )
             os.rename(work / _LOG, directory)
             _sync_directory(directory.parent)
         finally:
             shutil.rmtree(work, ignore_errors=True)
             disk.unlock()
-    return manifest, restored
+    return restored
 
 
 def _check_empty(directory: Path) -> None:

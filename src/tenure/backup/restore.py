@@ -15,7 +15,6 @@ from itertools import chain, pairwise
 import msgspec
 
 from tenure.backup.incarnation import choose_epoch, leave_out_seqs, release_leases
-from tenure.backup.manifest import Manifest
 from tenure.broker.durability.trim import Taken, carried, fits
 from tenure.broker.engine import Engine
 from tenure.broker.frames import Frame
@@ -57,14 +56,15 @@ class RestoredLog(msgspec.Struct, frozen=True):
 
 def restore_log(
     fetched: Disk,
-    manifest: Manifest,
     target: Disk,
     *,
+    end: Position,
+    epoch: int,
     clock: Clock,
     settings: Settings | None = None,
     keep_leases: bool = False,
 ) -> RestoredLog:
-    """Write the log of a backup, whose files were fetched, into an empty disk as a new one; return once it is durable.
+    """Write a log that was fetched, up to its end, into an empty disk as a new one; return once it is durable.
 
     Raises Conflict where the disk holds a log or the leases cannot be kept, Corrupt where the backup is damaged,
     Overloaded on a full disk, OSError.
@@ -72,8 +72,8 @@ def restore_log(
     if segment_numbers(target) or checkpoint.exists(target):
         raise Conflict("the directory to restore into already holds a log: choose an empty one", code="not_empty")
     settings = settings or Settings()
-    state = _fold_to(fetched, manifest.position)
-    epoch = choose_epoch(manifest.epoch, keep_leases=keep_leases, random_below=secrets.randbelow)
+    state = _fold_to(fetched, end)
+    epoch = choose_epoch(epoch, keep_leases=keep_leases, random_below=secrets.randbelow)
     released = 0 if keep_leases else release_leases(state)
     leave_out_seqs(state, random_below=secrets.randbelow)
     log_id = secrets.token_bytes(16)

@@ -23,6 +23,7 @@ from tenure.contract.replies import (
     Difference,
     Distribution,
     Extended,
+    FeatureInfo,
     Grant,
     JobInfo,
     JobRow,
@@ -38,6 +39,7 @@ from tenure.contract.replies import (
     StripLease,
     Tombstone,
     TopicInfo,
+    UpgradeStatus,
     WorstJob,
 )
 from tenure.contract.share import Share
@@ -59,6 +61,7 @@ __all__ = [
     "Difference",
     "Distribution",
     "Extended",
+    "FeatureInfo",
     "Grant",
     "Histogram",
     "JobInfo",
@@ -87,6 +90,7 @@ __all__ = [
     "Subscription",
     "Tombstone",
     "TopicInfo",
+    "UpgradeStatus",
     "WorkStream",
     "WorstJob",
 ]

@@ -8,7 +8,7 @@ caller may send a thousand commands and then wait for one write; a caller that a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar, cast
 
 from tenure.broker.answer import Answer
@@ -22,6 +22,7 @@ from tenure.broker.serving.long_reads import Reading, ReadWaiter
 from tenure.broker.serving.loop import ServingLoop, closing
 from tenure.broker.serving.streams import Subscription, WorkStream
 from tenure.broker.serving.waiters import ClaimWaiter, Waiting
+from tenure.broker.upgrade import Upgrade
 from tenure.clock import Clock, SystemClock
 from tenure.contract.commands import (
     Claim,
@@ -51,6 +52,7 @@ from tenure.contract.replies import (
     QueueStrip,
     Settled,
     TopicInfo,
+    UpgradeStatus,
 )
 from tenure.contract.values import check_whole
 from tenure.core.catching_up import CatchingUp
@@ -93,6 +95,7 @@ class Broker(CommandMethods):
         self._state = engine.state
         self._serving = ServingLoop(engine, asyncio.get_running_loop())
         self._upkeep = Upkeep(engine, self._serving.committer, disk)
+        self._upgrade = Upgrade(engine, self._serving.committer)
         self._marked = 0
 
     @classmethod
@@ -145,9 +148,18 @@ class Broker(CommandMethods):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    def give_up(self, error: TenureError) -> None:
+        """Take nothing more, for good: another process leads the log now, or its home is damaged."""
+        self._serving.committer.fail(error)
+
+    def when_failed(self, call: Callable[[], None]) -> None:
+        """Have ``call`` called once the log has failed."""
+        self._serving.when_failed = call
+
     async def close(self) -> None:
         """Answer waiting callers with Closed, write and sync everything, write a checkpoint, release the directory."""
         self._serving.close()
+        self._upgrade.close()
         await self._upkeep.finish()
 
     def run(self, command: Command[T]) -> Answer[T]:
@@ -305,6 +317,22 @@ class Broker(CommandMethods):
         if topic is not None:
             self._state.topic(topic)
         return self._serving.subscribe(topic)
+
+    # Upgrading
+
+    def upgrade_status(self) -> UpgradeStatus:
+        """Return which features the log uses, and which of this version it does not use yet."""
+        self._serving.check_open()
+        return self._upgrade.status()
+
+    async def finalize_upgrade(self) -> UpgradeStatus:
+        """Turn on every feature of this version, durably: an older version cannot open the directory after that.
+
+        Raises Overloaded where the disk has no room for it, Closed after `close` and after the disk has failed.
+        """
+        self._serving.check_writable()
+        await self._upgrade.finalize()
+        return self._upgrade.status()
 
     # For a reader of the log in another process
 

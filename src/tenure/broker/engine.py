@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 import msgspec
 
@@ -46,7 +46,8 @@ from tenure.core.state.lease import Ended
 from tenure.core.state.snapshot import dump_checkpoint, dump_state
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
-from tenure.errors import Closed, Corrupt, Overloaded
+from tenure.errors import Closed, Conflict, Corrupt, Overloaded
+from tenure.log.features import FeatureSet
 from tenure.log.interface import Frame, Log, Position
 from tenure.settings import Settings
 
@@ -63,6 +64,23 @@ Listener = Callable[[Event], None]
 T = TypeVar("T")
 _PLANS: Final = {event: (kind, event in URGENT, TALLIES.get(event), FOLDS[event]) for event, kind in KIND_OF.items()}
 """The kind of an event's frame, whether it may use the reserved room of a full disk, its tally, and its fold."""
+
+
+class _KindsOn(dict[type[Event], tuple[int, bool]]):
+    """The kind of each event that may be logged, and whether it is urgent; one whose feature is off raises Conflict."""
+
+    def __init__(self, features: FeatureSet) -> None:
+        self._off = features.kinds_off()
+        super().__init__({event: plan[:2] for event, plan in _PLANS.items() if plan[0] not in self._off})
+
+    def __missing__(self, event: type[Event]) -> NoReturn:
+        feature = self._off[KIND_OF[event]]
+        raise Conflict(
+            f"this needs the feature {feature.name}, which is off so that the version before the upgrade can be "
+            "started again: call tenure upgrade finalize first. Nothing was changed.",
+            code="feature_off",
+            feature=feature.name,
+        )
 
 
 class Engine:
@@ -102,6 +120,7 @@ class Engine:
         self._heads: dict[int, int] = {}
         self._heads_batch = 0
         self._log_offset_ms = 0
+        self._kinds = _KindsOn(log.features)
         log.preamble = self.preamble
 
     # Opening
@@ -117,7 +136,8 @@ class Engine:
         """
         self.state, after = newest_state(checkpoints, self.log.contains) or (self.state, None)
         state = self.state
-        state.settings = self.settings
+        state.settings, state.has_home = self.settings, self.log.has_home
+        state.features = self.log.features.names
         for kind, _, location, body in watch(self.log.replay(after)):
             fold(state, decode(kind, body), location)
         if state.orphans:
@@ -244,7 +264,7 @@ class Engine:
         Raises Overloaded where the disk is full and Closed where the log has failed; nothing was changed then.
         """
         log, body = self.log, encode(event)
-        kind, urgent, _, _ = _PLANS[event.__class__]
+        kind, urgent = self._kinds[event.__class__]
         location = log.append_one(kind, event.topic, body, urgent)
         self.log_bytes += len(body)
         self._apply(event, location)
@@ -254,7 +274,7 @@ class Engine:
         """Commit events that belong together: one batch holds them all, or none."""
         if len(events) == 1:
             return self.commit(events[0])
-        entries = [(kind_of(event), event.topic, encode(event)) for event in events]
+        entries = [(self._kinds[event.__class__][0], event.topic, encode(event)) for event in events]
         locations = self.log.append(entries, urgent=any(event.__class__ in URGENT for event in events))
         self.log_bytes += sum(len(body) for _, _, body in entries)
         for event, location in zip(events, locations, strict=True):
@@ -263,8 +283,8 @@ class Engine:
 
     def rewrite(self, event: Event) -> None:
         """Commit an event that must be logged to free space: it may use the last room of the disk."""
-        body = encode(event)
-        [location] = self.log.append(((kind_of(event), event.topic, body),), urgent=True, reclaim=True)
+        body, (kind, _) = encode(event), self._kinds[event.__class__]
+        [location] = self.log.append(((kind, event.topic, body),), urgent=True, reclaim=True)
         self.log_bytes += len(body)
         self._apply(event, location)
 
@@ -338,7 +358,7 @@ class Engine:
                 topic = self.state.by_id.get(topic_id)
                 if topic is not None and seq > topic.durable_seq:
                     topic.durable_seq = seq
-                    if topic.config.durability == "fsync":
+                    if topic.config.durable:
                         self.changed_topics.add(topic)
 
     def _plan_limit_checks(self) -> None:
@@ -351,6 +371,16 @@ class Engine:
         self.write()
         batch = self.log.sync()
         self.synced(batch)
+        return batch
+
+    def turn_on_features(self) -> int:
+        """Use every feature of this version from now on; return the batch with whose sync that is durable.
+
+        Raises Overloaded where there is no room for a segment and Closed where the log has failed; nothing was changed.
+        """
+        self.write()
+        batch = self.log.turn_on_features()
+        self.state.features, self._kinds = self.log.features.names, _KindsOn(self.log.features)
         return batch
 
     def checkpoint(self) -> bytes:

@@ -7,13 +7,13 @@ from types import TracebackType
 
 from tenure.buffer.batch.fetch import FetchHandle
 from tenure.buffer.batch.format import Batch, Descriptor
-from tenure.buffer.loop import background
 from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.reading import consumer
 from tenure.buffer.reading.lag import Lag
 from tenure.buffer.settings import BufferSettings
 from tenure.buffer.writing import producer
 from tenure.buffer.writing.pending import Position, WriteHandle
+from tenure.objects.background import background
 from tenure.objects.store import ObjectStore
 
 __all__ = ["BlockingWriteHandle", "Consumer", "Producer"]

@@ -112,6 +112,10 @@ def _serve(
     events: Annotated[
         str | None, typer.Option(help="Export lifecycle events to the buffer at this URL: file:///…, s3://….")
     ] = None,
+    home: Annotated[
+        str | None, typer.Option(help="Keep the log in the store at this URL: s3://…, gs://…, az://…, file:///….")
+    ] = None,
+    advertise: Annotated[str | None, typer.Option(help="The URL under which others reach this server.")] = None,
     settings: Annotated[Path | None, typer.Option(help="A TOML file of settings.", envvar="TENURE_SETTINGS")] = None,
     sets: Annotated[list[str] | None, typer.Option("--set", help="Any other setting, as NAME=VALUE.")] = None,
 ) -> None:
@@ -128,6 +132,8 @@ def _serve(
         "insecure_no_auth": insecure_no_auth,
         "test_clock": test_clock,
         "events": events,
+        "home": home,
+        "advertise": advertise,
     }
     raise typer.Exit(serve.run(flags, sets=sets or [], file=settings))
 
@@ -171,6 +177,8 @@ _COMMANDS: Final[dict[str, str | Callable[..., None]]] = {
     "top": "commands.top:top",
     "verify": _verify,
     "salvage": _salvage,
+    "home": "commands.home:home",
+    "upgrade": "commands.upgrade:upgrade",
     "backup": "commands.backup:backup",
     "restore": "commands.backup:restore",
     "queue": "commands.queue:queue",

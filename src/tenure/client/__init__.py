@@ -25,6 +25,7 @@ from tenure.contract.replies import (
     Delivery,
     Diff,
     Extended,
+    FeatureInfo,
     Gap,
     Health,
     Job,
@@ -48,6 +49,7 @@ from tenure.contract.replies import (
     TopicDeleted,
     TopicInfo,
     TopicPage,
+    UpgradeStatus,
 )
 
 __all__ = [
@@ -76,6 +78,7 @@ __all__ = [
     "Delivery",
     "Diff",
     "Extended",
+    "FeatureInfo",
     "Feed",
     "Gap",
     "Health",
@@ -114,6 +117,7 @@ __all__ = [
     "TopicDeleted",
     "TopicInfo",
     "TopicPage",
+    "UpgradeStatus",
     "WatchEvent",
     "Wire",
     "WireError",

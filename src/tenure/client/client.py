@@ -15,6 +15,7 @@ from tenure.client.calls import records as _records
 from tenure.client.calls import routers as _routers
 from tenure.client.calls import streams as _streams
 from tenure.client.calls import topics as _topics
+from tenure.client.calls import upgrade as _upgrade
 from tenure.client.closing import AsyncClosing, Closing
 from tenure.client.config import ConfigFields
 from tenure.client.plan.handle import Call, Handle
@@ -99,6 +100,8 @@ class Calls(Handle[W, Session], Generic[W]):
     health = Call(_inspect.health)
     ready = Call(_inspect.ready)
     metrics = Call(_inspect.metrics)
+    upgrade_status = Call(_upgrade.upgrade_status)
+    finalize_upgrade = Call(_upgrade.finalize_upgrade)
     work = Feeding(_streams.work)
     watch = Feeding(_streams.watch)
     events = Feeding(_streams.events)

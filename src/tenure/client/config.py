@@ -41,7 +41,7 @@ class ConfigFields(TypedDict, total=False):
     cap_records: int
     cap_bytes: int
     discard: Literal["old", "reject"]
-    durability: Literal["memory", "disk", "fsync"]
+    durability: Literal["memory", "disk", "fsync", "replicated"]
     durable: bool
     priority: int | None
     auto_priority: bool
@@ -75,7 +75,7 @@ class PatchFields(TypedDict, total=False):
     cap_records: int | None
     cap_bytes: int | None
     discard: Literal["old", "reject"] | None
-    durability: Literal["memory", "disk", "fsync"] | None
+    durability: Literal["memory", "disk", "fsync", "replicated"] | None
     durable: bool | None
     priority: int | None
     auto_priority: bool | None

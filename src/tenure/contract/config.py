@@ -45,12 +45,13 @@ PRIORITY_MAX: Final = 1_000
 
 TopicType = Literal["log", "queue"]
 Discard = Literal["old", "reject"]
-Durability = Literal["memory", "disk", "fsync"]
+Durability = Literal["memory", "disk", "fsync", "replicated"]
 DlqStrategy = Literal["skip", "block", "block_and_dlq"]
 
 _TYPES: Final[tuple[TopicType, ...]] = ("log", "queue")
 _DISCARDS: Final[tuple[Discard, ...]] = ("old", "reject")
-_DURABILITIES: Final[tuple[Durability, ...]] = ("memory", "disk", "fsync")
+_DURABILITIES: Final[tuple[Durability, ...]] = ("memory", "disk", "fsync", "replicated")
+_SYNCED: Final = ("fsync", "replicated")
 _DLQ_STRATEGIES: Final[tuple[DlqStrategy, ...]] = ("skip", "block", "block_and_dlq")
 
 _T = TypeVar("_T")
@@ -98,8 +99,11 @@ class TopicConfig(msgspec.Struct, frozen=True, gc=False, array_like=True, kw_onl
 
     @property
     def durable(self) -> bool:
-        """Return whether writes are answered only once synced: the older name for ``durability == "fsync"``."""
-        return self.durability == "fsync"
+        """Return whether writes are answered only once synced: the older name for ``durability == "fsync"``.
+
+        Where the log has a home in a store, synced means that the home has it, and ``replicated`` is the same.
+        """
+        return self.durability in _SYNCED
 
 
 DEFAULTS: Final = TopicConfig()

@@ -48,7 +48,8 @@ Match = (
     Tag | Annotated[list[str], Meta(description='["tag","Eq","x"] or ["tag","Glob","x*"]', min_length=3, max_length=3)]
 )
 Durability = Annotated[
-    Literal["memory", "ephemeral", "disk", "fsync"], Meta(description="ephemeral is another word for memory.")
+    Literal["memory", "ephemeral", "disk", "fsync", "replicated"],
+    Meta(description="ephemeral is another word for memory; replicated is fsync, refused where the log has no home."),
 ]
 Priority = Annotated[int, Meta(ge=-1000, le=1000)]
 Factor = Annotated[float, Meta(ge=1, le=FACTOR_MAX)]

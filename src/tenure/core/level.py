@@ -17,11 +17,16 @@ class Level:
     SYNCED: Final = 2
 
 
-LEVELS: Final[dict[str, int]] = {"memory": Level.NOW, "disk": Level.WRITTEN, "fsync": Level.SYNCED}
+LEVELS: Final[dict[str, int]] = {
+    "memory": Level.NOW,
+    "disk": Level.WRITTEN,
+    "fsync": Level.SYNCED,
+    "replicated": Level.SYNCED,
+}
 """The level that each durability class asks of a write."""
 
 
-_LEASE_LEVELS: Final[dict[str, int]] = {"memory": Level.NOW, "disk": Level.WRITTEN, "fsync": Level.WRITTEN}
+_LEASE_LEVELS: Final = {name: min(level, Level.WRITTEN) for name, level in LEVELS.items()}
 
 
 def lease_level(config: TopicConfig) -> int:

@@ -15,8 +15,11 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from tenure.chain.notes import load_notes
+from tenure.chain.settings import ChainSettings
 from tenure.errors import Conflict
 from tenure.export.follower import Step
+from tenure.export.home_intents import HomeIntents
 from tenure.export.intents import Intent, Intents
 from tenure.export.next_call import NextCall
 from tenure.export.resume import Cursor, cursor_of, first_cursor, goes_through, keep, kept_position, resume
@@ -24,6 +27,9 @@ from tenure.export.rows import Place
 from tenure.export.settings import ExportSettings
 from tenure.log.disk import PosixDisk
 from tenure.log.interface import Position
+from tenure.objects.metered import Metered, StoreMetrics
+from tenure.objects.retrying import RetryingStore
+from tenure.objects.store import open_store
 
 __all__ = ["Exporter", "Outlet", "Progress", "directory_of"]
 
@@ -107,7 +113,7 @@ class Exporter:
         self._lock = PosixDisk(directory_of(data))
         self._lock.lock()
         self._own = PosixDisk(directory_of(data) / outlet.buffer)
-        self._intents = Intents(self._own.root / "intents")
+        self._intents = self._open_intents()
         kept = kept_position(self._own)
         self._cursor = self._find_cursor()
         self._follower, stored, rows = resume(self._log, self._own, self._cursor, ordinal=outlet.ordinal + 1)
@@ -117,6 +123,14 @@ class Exporter:
         self._is_kept = kept is not None
         kept_batch = kept.batch if kept is not None else 0
         self.progress = Progress(batch=self._cursor.stored.position.batch - 1, kept_batch=kept_batch)
+
+    def _open_intents(self) -> Intents | HomeIntents:
+        """Return the intents, which are where the log is: beside it, or in its home."""
+        notes = load_notes(self._log)
+        if notes is None:
+            return Intents(self._own.root / "intents")
+        store = RetryingStore(Metered(open_store(notes.home), StoreMetrics()), ChainSettings())
+        return HomeIntents(store, self._outlet.buffer, ordinal=self._outlet.ordinal)
 
     def _find_cursor(self) -> Cursor:
         outlet = self._outlet

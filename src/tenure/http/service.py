@@ -32,6 +32,7 @@ from tenure.http.api.hosts import HostCheck, is_loopback
 from tenure.http.api.keys import KeyRing, entries_of_file, entries_of_text, parse_keys
 from tenure.http.api.prometheus import Exposition, Traffic
 from tenure.http.api.shares import Shares
+from tenure.http.log_home import LogHome
 from tenure.http.memory import MemoryKeeper
 from tenure.http.routes import ROUTES, test_clock
 from tenure.http.server import Server, serve, tls_context
@@ -136,6 +137,9 @@ class Service:
         self._memory = MemoryKeeper(look_ms=settings.memory_look_ms, spare_bytes_max=settings.memory_spare_bytes_max)
         self._server: Server | None = None
         self._broker: Broker | None = None
+        self._home = LogHome(settings, clock=self.clock, address=lambda: self.address) if settings.home else None
+        #: Set once this server cannot go on: another one leads its log.
+        self.ended = asyncio.Event()
         self._export: Supervisor | None = None
         if settings.events:
             arguments = child_arguments(
@@ -213,8 +217,12 @@ class Service:
     async def open(self) -> None:
         """Replay the log and begin to serve. Raises what `Broker.open` raises."""
         settings = self.settings
-        broker = await open_watched(settings.data, clock=self.clock, settings=settings.engine, replay=self.replay)
+        data = settings.data if self._home is None else self._home.open
+        broker = await open_watched(data, clock=self.clock, settings=settings.engine, replay=self.replay)
         self._broker = broker
+        if self._home is not None:
+            broker.when_failed(self.ended.set)
+            self._home.keep(broker)
         if self._export is not None:
             self._export.start(broker)
         self.context.set_broker(broker)
@@ -244,13 +252,15 @@ class Service:
 
     @property
     def failed(self) -> bool:
-        """Whether the disk failed while it served."""
+        """Whether the disk failed while it served, or another server took over its log."""
         return self._broker is not None and self._broker.failed is not None
 
     async def stop(self) -> bool:
         """Stop within the time for draining; return True where no connection had to be cut."""
         self.context.draining = True
         self._memory.stop()
+        if self._home is not None:
+            self._home.give_up_soon(self.settings.drain_ms / 1000)
         if self._broker is not None:
             self._broker.detach()
         clean = True
@@ -262,6 +272,8 @@ class Service:
         if self._export is not None:
             self._export.detach()
         try:
+            if self._home is not None:
+                await self._home.close()
             if self._broker is not None:
                 await self._broker.close()
             if self._export is not None:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from tenure.chain.settings import ChainSettings
 from tenure.contract.names import describe_value
 from tenure.endpoint import KEY_VARIABLE, URL_VARIABLE
 from tenure.errors import Invalid
@@ -26,7 +27,12 @@ from tenure.settings import Settings
 
 __all__ = ["ServerSettings", "check_start", "load_settings", "setting_names"]
 
-GROUPS: dict[str, type[msgspec.Struct]] = {"limits": WireLimits, "engine": Settings, "export": ExportSettings}
+GROUPS: dict[str, type[msgspec.Struct]] = {
+    "limits": WireLimits,
+    "engine": Settings,
+    "export": ExportSettings,
+    "chain": ChainSettings,
+}
 _PREFIX = "TENURE_"
 # What the server reads by itself, and what clients, commands and workers read.
 _NOT_SETTINGS = {"TENURE_API_KEYS", "TENURE_DEBUG", "TENURE_SETTINGS", URL_VARIABLE, KEY_VARIABLE, "TENURE_NODE"}
@@ -78,9 +84,14 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A watch session that nobody reads is forgotten after this."""
     events: str = ""
     """The buffer that lifecycle events are exported to, as a URL; none if empty."""
+    home: str = ""
+    """The store in which the log lives, as a URL; the data directory is then a cache of it. None if empty."""
+    advertise: str = ""
+    """The URL under which others reach this server, where it has a home; if empty, the address it listens on."""
     limits: WireLimits = WireLimits()
     engine: Settings = Settings()
     export: ExportSettings = ExportSettings()
+    chain: ChainSettings = ChainSettings()
 
     def share_of(self, limit: int) -> int:
         """Return how much of a limit one of several keys may use up; 0 for all of it."""

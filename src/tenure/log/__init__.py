@@ -6,6 +6,7 @@ Start with :mod:`~tenure.log.interface` for the contract, then :mod:`~tenure.log
 from __future__ import annotations
 
 from tenure.log.disk import Disk, PosixDisk
+from tenure.log.features import Feature, FeatureSet
 from tenure.log.interface import Entry, Frame, Log, Position, SegmentInfo, Sync, UnknownPosition
 from tenure.log.log import FileLog
 from tenure.log.memory import MemoryLog
@@ -13,6 +14,8 @@ from tenure.log.memory import MemoryLog
 __all__ = [
     "Disk",
     "Entry",
+    "Feature",
+    "FeatureSet",
     "FileLog",
     "Frame",
     "Log",

@@ -14,9 +14,9 @@ import stat
 from pathlib import Path
 from typing import Protocol
 
-from tenure.errors import Conflict
+from tenure.errors import Closed, Conflict
 
-__all__ = ["Disk", "File", "Files", "PosixDisk", "write_whole"]
+__all__ = ["Disk", "File", "Files", "PosixDisk", "open_directory", "write_whole"]
 
 #: A handle that only the disk which gave it understands.
 File = int
@@ -238,6 +238,14 @@ class PosixDisk:
     def free_bytes(self) -> int:
         found = os.fstatvfs(self._root)
         return found.f_bavail * found.f_frsize
+
+
+def open_directory(path: str | Path) -> PosixDisk:
+    """Return the disk of a data directory, made where it is not there. Raises Closed where it cannot be used."""
+    try:
+        return PosixDisk(path)
+    except OSError as error:
+        raise Closed(f"{path} cannot be used as a data directory: {error.strerror}", code="unwritable") from error
 
 
 def _sync_path(path: Path) -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "HEADER_BYTES",
     "KIND_DROPPED",
     "KIND_EPOCH",
+    "KIND_FEATURES",
     "KIND_FIRST",
     "KIND_SEAL",
     "LAST",
@@ -39,6 +40,7 @@ __all__ = [
 KIND_SEAL = 1
 KIND_DROPPED = 2
 KIND_EPOCH = 3
+KIND_FEATURES = 4
 KIND_FIRST = 16
 
 #: Flags of the last and of the first frame of a batch: after damage, a batch is whole only between the two.

@@ -6,10 +6,13 @@ is enough: the others are still there when they are opened.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tenure.log.disk import Disk, File
+from tenure.log.features import FEATURES, Feature
 from tenure.log.interface import Position
 from tenure.log.recovery import Scan, locate
-from tenure.log.segment import Head, list_heads, read_head, segment_name
+from tenure.log.segment import Head, find_features, list_heads, read_head, segment_name
 
 __all__ = ["HeldSegments"]
 
@@ -20,8 +23,9 @@ _LOOKS_MAX = 5
 class HeldSegments:
     """The segments of a log from one that a replay starts in; a `Files` for a scan. Close it in the end."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, *, known: Sequence[Feature] = FEATURES) -> None:
         self._disk = disk
+        self._known = known
         self._held: dict[str, File] = {}
         self._heads: list[Head] = []
 
@@ -53,15 +57,16 @@ class HeldSegments:
         heads = [head for head in self._heads if head.number <= stop.segment]
         while heads[-1].number < stop.segment:
             heads.append(read_head(self._disk, heads[-1].number + 1)[0])
+        find_features(self, [(segment_name(head.number), head) for head in heads], known=self._known)
         return Scan(self, heads, after=after, stop=stop)
 
     def _look(self) -> list[Head]:
         for _ in range(_LOOKS_MAX):
             try:
-                return list_heads(self._disk)
+                return list_heads(self._disk, known=self._known)
             except FileNotFoundError:
                 continue
-        return list_heads(self._disk)
+        return list_heads(self._disk, known=self._known)
 
     # What a scan needs of a disk
 

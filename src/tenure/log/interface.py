@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from tenure.errors import TenureError
+from tenure.log.features import FeatureSet
 
 __all__ = ["Entry", "Frame", "Log", "Position", "SegmentInfo", "Sync", "UnknownPosition"]
 
@@ -75,12 +76,16 @@ class Log(Protocol):
     written_batch: int
     #: The last batch known to be durable.
     synced_batch: int
+    #: Whether durable batches are also kept elsewhere, so that they survive the loss of this machine.
+    has_home: bool
     #: Set for good once a write or a sync failed: the error for callers that wait for a sync.
     failed: TenureError | None
     #: Set while there is no room for another segment: the disk is full.
     crowded: bool
     #: Asked, when a new segment is begun, for the entries it starts with; None for none.
     preamble: Callable[[], Sequence[Entry]] | None
+    #: The features that the log uses, and those of this version that it does not use yet.
+    features: FeatureSet
 
     def reserve(self, ack_bytes: int) -> None:
         """Reserve that much room for acks on the disk, and at least a segment, beside the room to reclaim in."""
@@ -111,6 +116,10 @@ class Log(Protocol):
 
     def write(self) -> int:
         """Hand the pending batch to the operating system; return ``written_batch``. Raises Indeterminate."""
+
+    @property
+    def sync_wait_ms(self) -> int:
+        """Return how long the next sync should wait: 0, unless each one costs money and there was one just now."""
 
     def begin_sync(self) -> Sync:
         """Begin a sync of everything written so far; the caller runs it and ends it."""
@@ -159,6 +168,15 @@ class Log(Protocol):
         """Declare the oldest segment dropped; return the batch that says so, with whose sync the segment is removed.
 
         Raises Invalid for any other segment.
+        """
+
+    def checkpointed(self, position: Position) -> None:
+        """Take note that a checkpoint at a durable position was published: a home may want it too."""
+
+    def turn_on_features(self) -> int:
+        """Use every feature of this version from the next frame on; return the batch with whose sync that is durable.
+
+        Raises Overloaded where there is no room for another segment and Closed after a failure; nothing happened then.
         """
 
     def close(self) -> None:

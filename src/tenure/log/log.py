@@ -7,14 +7,23 @@ Writing is in :mod:`~tenure.log.writer`, what a restart does in :mod:`~tenure.lo
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from tenure.errors import Invalid, Overloaded
 from tenure.log.disk import Disk
+from tenure.log.features import FEATURES, NO_FEATURES, Feature, FeatureSet
 from tenure.log.frame import KIND_DROPPED, KIND_EPOCH
 from tenure.log.interface import Frame, Position, SegmentInfo, UnknownPosition
-from tenure.log.opening import check_declared, clear_leftovers, load_or_create, opening_error, repair
+from tenure.log.opening import (
+    check_declared,
+    check_no_home,
+    clear_leftovers,
+    load_or_create,
+    opening_error,
+    peek_features,
+    repair,
+)
 from tenure.log.reader import FrameReader
 from tenure.log.recovery import RecoveryReport, Scan, locate
 from tenure.log.segment import HEAD_BYTES, Head, segment_name
@@ -46,8 +55,16 @@ class FileLog(SegmentWriter):
     [b'body']
     """
 
-    def __init__(self, disk: Disk, heads: list[Head], *, segment_bytes: int, handles_max: int) -> None:
-        super().__init__(disk, heads, segment_bytes=segment_bytes, handles_max=handles_max)
+    def __init__(
+        self,
+        disk: Disk,
+        heads: list[Head],
+        *,
+        segment_bytes: int,
+        handles_max: int,
+        features: FeatureSet = NO_FEATURES,
+    ) -> None:
+        super().__init__(disk, heads, segment_bytes=segment_bytes, handles_max=handles_max, features=features)
         #: What the recovery found; None until the first replay is exhausted.
         self.report: RecoveryReport | None = None
         self._reader = FrameReader(disk, self._files)
@@ -61,26 +78,36 @@ class FileLog(SegmentWriter):
         handles_max: int = HANDLES_MAX,
         log_id: bytes | None = None,
         epoch: int = 0,
+        known: Sequence[Feature] = FEATURES,
     ) -> FileLog:
         """Lock and open the directory; :meth:`replay` must be exhausted before the first append.
 
         ``log_id`` and ``epoch`` are for a new directory only: 16 bytes that identify the log, and the epoch it
-        continues. Raises Conflict where another process holds the directory, Corrupt, Overloaded on a full disk, Closed
-        where it cannot be written.
+        continues. ``known`` are the features of this version: a new directory uses them all. Raises Conflict where
+        another process holds the directory, Corrupt, Overloaded on a full disk, Closed where it cannot be written.
         """
         if not 1024 <= segment_bytes <= OFFSET_MAX:
             raise Invalid("segment_bytes must lie in 1024..4294967295")
         try:
+            peek_features(disk, known=known)  # before the lock, which makes a file
             disk.lock()
             try:
+                check_no_home(disk)
                 new_id = secrets.token_bytes(16) if log_id is None else log_id
-                heads = load_or_create(disk, segment_bytes=segment_bytes, log_id=new_id, epoch=epoch)
+                heads, features = load_or_create(
+                    disk, segment_bytes=segment_bytes, log_id=new_id, epoch=epoch, known=known
+                )
             except BaseException:
                 disk.unlock()
                 raise
         except OSError as error:
             raise opening_error("opening the log", error) from error
-        return cls(disk, heads, segment_bytes=segment_bytes, handles_max=handles_max)
+        return cls(disk, heads, segment_bytes=segment_bytes, handles_max=handles_max, features=features)
+
+    @property
+    def disk(self) -> Disk:
+        """The disk that the segments are on."""
+        return self._disk
 
     def read(self, location: int) -> tuple[int, int, bytes]:
         entry = self._pending.get(location)
@@ -135,7 +162,7 @@ class FileLog(SegmentWriter):
             raise Invalid(f"segment {segment} cannot be dropped: only the oldest can, and never the one being written")
         self._append_own(KIND_DROPPED, segment.to_bytes(8, "little"))
         batch = self.write()
-        self._removals.append(Removal(segment, used_bytes=self._heads[1].previous_end))
+        self._removals.append(Removal(segment, batch=batch, used_bytes=self._heads[1].previous_end))
         self._reclaimed_bytes = 0
         self._dropped = segment
         self._closed_bytes -= self._heads[1].previous_end
@@ -144,6 +171,9 @@ class FileLog(SegmentWriter):
         self._reader.drop(segment)
         self._measure()
         return batch
+
+    def checkpointed(self, position: Position) -> None:
+        pass
 
     def close(self) -> None:
         if self._closed:
@@ -167,6 +197,10 @@ class FileLog(SegmentWriter):
         if self._rolls and self.failed is None and not self._closed:
             self.sync()
 
+    def _begin_epoch(self, scan: Scan) -> tuple[int, int]:
+        """Return the number of this opening, and the last batch that is durable: all that was found."""
+        return scan.epoch + 1, scan.end.batch - 1
+
     def _recover(self, scan: Scan) -> Iterator[Frame]:
         """Replay, then make the log ready: repair the tail, log this opening's epoch, clear what was dropped."""
         yield from scan.frames()
@@ -177,15 +211,15 @@ class FileLog(SegmentWriter):
         except OSError as error:
             raise opening_error("repairing the end of the log", error) from error
         self.pending_batch = end.batch
-        self.written_batch = self.synced_batch = end.batch - 1
-        self.epoch = scan.epoch + 1
+        self.written_batch = end.batch - 1
+        self.epoch, self.synced_batch = self._begin_epoch(scan)
         self._last_offset, self._last_crc, self._dropped = end.last_offset, end.last_crc, end.dropped
         self._use(self._heads[-1], file, end=end.offset, capacity=capacity)
         try:
             clear_spares(self._disk)
-            if end.offset == HEAD_BYTES and end.segment > 1 and self.preamble is not None:
-                # The roll was cut short before what the segment starts with became durable.
-                for entry in self.preamble():
+            if end.offset == HEAD_BYTES:
+                # A new log, or a roll that was cut short before what the segment starts with became durable.
+                for entry in self._first_entries(end.segment):
                     self._join(entry)
             self._append_own(KIND_EPOCH, b"")
             self.sync()

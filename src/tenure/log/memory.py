@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from tenure.errors import Closed, Invalid, NotFound, TenureError
+from tenure.log.features import FeatureSet
 from tenure.log.frame import HEADER_BYTES
 from tenure.log.interface import Entry, Frame, Position, SegmentInfo, Sync, UnknownPosition
 from tenure.log.segment import HEAD_BYTES
@@ -51,9 +52,11 @@ class MemoryLog:
         self.epoch = 1
         self.pending_batch = 1
         self.written_batch = self.synced_batch = 0
+        self.has_home = False
         self.failed: TenureError | None = None
         self.crowded = self.reserve_used = False
         self.preamble: Callable[[], Sequence[Entry]] | None = None
+        self.features = FeatureSet().all_on()
         self._segment_bytes = segment_bytes
         self._segments = [_Segment(1, 1)]
         self._written_end = HEAD_BYTES
@@ -113,6 +116,10 @@ class MemoryLog:
             self._written_end = self._segments[-1].end
             self._has_pending = False
         return self.written_batch
+
+    @property
+    def sync_wait_ms(self) -> int:
+        return 0
 
     def begin_sync(self) -> Sync:
         self._check_open()
@@ -185,6 +192,13 @@ class MemoryLog:
         self._closed_bytes -= self._segments[0].end
         del self._segments[0]
         return self.written_batch
+
+    def checkpointed(self, position: Position) -> None:
+        pass
+
+    def turn_on_features(self) -> int:
+        """Do nothing: no other version reads this log, so all of them are on from the start."""
+        return self.write()
 
     def close(self) -> None:
         if not self._closed:

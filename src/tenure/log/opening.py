@@ -7,36 +7,60 @@ what declares it is durable, and a torn tail is zeroed and synced before anythin
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
+from contextlib import suppress
 
-from tenure.errors import Closed, Corrupt, Overloaded, TenureError
+from tenure.errors import Closed, Conflict, Corrupt, Overloaded, TenureError
 from tenure.log import checkpoint
 from tenure.log.disk import Disk, File, write_whole
+from tenure.log.features import FEATURES, Feature, FeatureSet
 from tenure.log.frame import CHUNK_BYTES
 from tenure.log.recovery import Scan
 from tenure.log.segment import (
     SEGMENTS,
     SPARE,
     Head,
+    find_features,
     list_heads,
     prepare,
+    read_head,
     segment_name,
     segment_numbers,
 )
-from tenure.log.unpublished import publish_next
+from tenure.log.unpublished import Unpublished, list_unpublished, publish_next
 
 __all__ = [
+    "HOME_NOTES",
     "NO_ROOM",
     "check_declared",
+    "check_no_home",
     "clear_leftovers",
     "load_or_create",
     "no_room_error",
     "opening_error",
+    "peek_features",
     "publish",
     "repair",
 ]
 
 #: Errors of making room that leave everything as it was, and that may pass.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+
+_LOOKS_MAX = 5
+
+
+HOME_NOTES = "home.json"
+"""The file of a directory that is a copy of a log whose home is elsewhere."""
+
+
+def check_no_home(disk: Disk) -> None:
+    """Raise Conflict for a directory whose log has a home: opened alone, it would go another way than its home."""
+    if HOME_NOTES in disk.listdir(""):
+        raise Conflict(
+            "the log of this directory lives in a store: serve it with --home, or make a log of its own of it with "
+            "`tenure home fetch`",
+            code="has_home",
+        )
 
 
 def no_room_error(error: OSError) -> Overloaded:
@@ -52,17 +76,51 @@ def opening_error(what: str, error: OSError) -> TenureError:
     return Closed(f"{what} failed: {error.strerror or error}. Nothing was acknowledged.", code="unwritable")
 
 
-def load_or_create(disk: Disk, *, segment_bytes: int, log_id: bytes, epoch: int) -> list[Head]:
-    """Return the heads of the segments, oldest first; create the first segment where there is none.
+def peek_features(disk: Disk, *, known: Sequence[Feature] = FEATURES) -> FeatureSet | None:
+    """Return the features of a log that is not locked, or None where there is no log; changes nothing.
 
-    Checkpoints without segments mean that the segments were removed: that is not a new log, and raises Corrupt
-    (fault 9).
+    Raises Corrupt for a feature that is not ``known``, OSError.
     """
-    heads = list_heads(disk)
-    while heads and (head := publish_next(disk, heads[-1])) is not None:
-        heads.append(head)
+    for _ in range(_LOOKS_MAX):
+        numbers = segment_numbers(disk)
+        if not numbers:
+            return None
+        with suppress(FileNotFoundError):  # dropped between two calls: look again
+            # Only the newest segment can be without a frame.
+            heads = [read_head(disk, number)[0] for number in numbers[-2:]]
+            return _features_of(disk, heads, list_unpublished(disk, heads[-1]), known=known)
+    return None
+
+
+def _features_of(
+    disk: Disk, heads: Sequence[Head], unpublished: Sequence[Unpublished], *, known: Sequence[Feature]
+) -> FeatureSet:
+    """Return the features of a log; all that are known where nothing was ever written to it. Raises Corrupt."""
+    files = [(segment_name(head.number), head) for head in heads] + [(each.name, each.head) for each in unpublished]
+    features = find_features(disk, files, known=known)
+    if features is None:
+        features = FeatureSet(known=known)
+        return features.all_on() if files[-1][1].number == 1 else features
+    return features
+
+
+def load_or_create(
+    disk: Disk, *, segment_bytes: int, log_id: bytes, epoch: int, known: Sequence[Feature]
+) -> tuple[list[Head], FeatureSet]:
+    """Return the heads of the segments, oldest first, and the features of the log; create the first segment where
+    there is none.
+
+    A feature that is not ``known`` raises Corrupt before anything is changed. Checkpoints without segments mean that
+    the segments were removed: that is not a new log, and raises Corrupt (fault 9).
+    """
+    heads = list_heads(disk, known=known)
     if heads:
-        return heads
+        unpublished = list_unpublished(disk, heads[-1])
+        features = _features_of(disk, heads, unpublished, known=known)
+        for each in unpublished:
+            publish_next(disk, heads[-1], each)
+            heads.append(each.head)
+        return heads, features
     if checkpoint.exists(disk):
         raise Corrupt("there are checkpoints but no segments: the log itself is missing", file=SEGMENTS)
     head = Head(1, 1, log_id, epoch, 0, 0)
@@ -73,7 +131,7 @@ def load_or_create(disk: Disk, *, segment_bytes: int, log_id: bytes, epoch: int)
         publish(disk, file, head)
     finally:
         disk.close(file)
-    return [head]
+    return [head], FeatureSet(known=known).all_on()
 
 
 def publish(disk: Disk, file: File, head: Head) -> None:

@@ -11,6 +11,8 @@ that is missing, truncated, doubled, swapped or restored from an old copy breaks
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from struct import Struct
 from typing import NamedTuple
@@ -18,7 +20,9 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from tenure.errors import Corrupt
-from tenure.log.disk import Disk, File
+from tenure.log.disk import Disk, File, Files
+from tenure.log.features import FEATURES, Feature, FeatureSet, read_list
+from tenure.log.frame import FIRST, HEADER_BYTES, KIND_FEATURES, Read, checksum, unpack_header
 
 __all__ = [
     "FORMAT",
@@ -28,9 +32,11 @@ __all__ = [
     "Head",
     "damage_error",
     "decode_head",
+    "find_features",
     "list_heads",
     "parse_head",
     "prepare",
+    "read_features",
     "read_head",
     "salt_of",
     "segment_name",
@@ -115,11 +121,11 @@ def decode_head(data: bytes, name: str) -> Head:
     return Head(number, first_batch, log_id, epoch, previous_end, previous_crc)
 
 
-def list_heads(disk: Disk) -> list[Head]:
+def list_heads(disk: Disk, *, known: Sequence[Feature] = FEATURES) -> list[Head]:
     """Read the heads of the newest unbroken row of segments, oldest first, and check that they are one chain.
 
     Segments below a gap are left out: they are either declared dropped further on, or the gap is corruption; which,
-    is known at the end of a replay.
+    is known at the end of a replay. Raises Corrupt where they are no chain, or use a feature that is not ``known``.
     """
     numbers = segment_numbers(disk)
     first = len(numbers)
@@ -131,7 +137,9 @@ def list_heads(disk: Disk) -> list[Head]:
         if size < head.previous_end:
             name = segment_name(before.number)
             raise damage_error(name, size, end=head.previous_end, why="the file was cut short")
-    return [head for head, _ in found]
+    heads = [head for head, _ in found]
+    find_features(disk, [(segment_name(head.number), head) for head in heads], known=known)
+    return heads
 
 
 def read_head(disk: Disk, number: int) -> tuple[Head, int]:
@@ -141,6 +149,37 @@ def read_head(disk: Disk, number: int) -> tuple[Head, int]:
         return parse_head(disk.pread(file, HEAD_BYTES, 0), number), disk.size(file)
     finally:
         disk.close(file)
+
+
+def find_features(disk: Files, files: Sequence[tuple[str, Head]], *, known: Sequence[Feature]) -> FeatureSet | None:
+    """Return the features that the segments in these files, oldest first, use; None where there is not one frame.
+
+    The newest segment lists them all; one whose first frame is not whole was begun and got no further. Raises Corrupt
+    for a feature that is not ``known``, OSError.
+    """
+    for name, head in reversed(files):
+        file = disk.open(name)
+        try:
+            features = read_features(partial(disk.pread, file), head, known=known)
+        finally:
+            disk.close(file)
+        if features is not None:
+            return features
+    return None
+
+
+def read_features(read: Read, head: Head, *, known: Sequence[Feature]) -> FeatureSet | None:
+    """Return the features that a segment uses, or None where its first frame is not whole. Raises Corrupt, OSError."""
+    header = read(HEADER_BYTES, HEAD_BYTES)
+    if len(header) < HEADER_BYTES:
+        return None
+    length, crc, _, batch, _, kind, flags, _, _ = unpack_header(header)
+    if batch != head.first_batch or not flags & FIRST or length < HEADER_BYTES:
+        return None
+    frame = read(length, HEAD_BYTES)
+    if len(frame) != length or checksum(frame, head.salt) != crc:
+        return None
+    return FeatureSet(read_list(frame[HEADER_BYTES:]) if kind == KIND_FEATURES else (), known=known)
 
 
 def _check_link(before: Head, head: Head) -> None:

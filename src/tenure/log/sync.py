@@ -6,19 +6,24 @@ succeeds. So syncs take turns, and each fails if one before it has failed.
 Everything that waits for the disk is done here. A roll goes on in an unpublished segment at once; the next sync makes
 the old segment and the new one durable, in this order, and only then gives the new one its name. A dropped segment is
 removed once the frame that declares it is durable. Each step is done once, whichever sync comes first.
+
+Where the log has a home elsewhere, a sync also carries there what it made durable here. A segment is published and a
+dropped one removed only after that: to the rest of the world, durable means what the home has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Lock
+from typing import NamedTuple
 
+from tenure.errors import TenureError
 from tenure.log.disk import Disk, File
 from tenure.log.segment import SEGMENTS, segment_name
 from tenure.log.spare_segments import unpublished_name
 
-__all__ = ["BRIEF_BYTES_MAX", "FileSync", "Removal", "Roll", "Syncs"]
+__all__ = ["BRIEF_BYTES_MAX", "FileSync", "Goal", "Removal", "Roll", "Syncs"]
 
 
 BRIEF_BYTES_MAX = 128 * 1024
@@ -47,18 +52,28 @@ class Roll:
 class Removal:
     """A segment that was declared dropped in what is written: it goes once that is durable, and frees what it used."""
 
-    __slots__ = ("is_done", "segment", "used_bytes")
+    __slots__ = ("batch", "is_done", "segment", "used_bytes")
 
-    def __init__(self, segment: int, *, used_bytes: int) -> None:
+    def __init__(self, segment: int, *, batch: int, used_bytes: int) -> None:
         self.segment = segment
+        #: The batch that declares it.
+        self.batch = batch
         self.used_bytes = used_bytes
         self.is_done = False
+
+
+class Goal(NamedTuple):
+    """How far a sync goes: the last batch, its segment, and what carries it to the log's home where there is one."""
+
+    batch: int
+    segment: int
+    carry: Callable[[], None] | None = None
 
 
 class FileSync:
     """One sync: what it makes durable, and how it went."""
 
-    __slots__ = ("_file", "_syncs", "batch", "error", "fresh_bytes", "removals", "rolls", "segment")
+    __slots__ = ("_file", "_syncs", "error", "fresh_bytes", "goal", "removals", "rolls", "segment")
 
     def __init__(
         self,
@@ -66,7 +81,7 @@ class FileSync:
         file: File | None,
         *,
         segment: int,
-        batch: int,
+        goal: Goal,
         fresh_bytes: int,
         rolls: Sequence[Roll],
         removals: Sequence[Removal],
@@ -74,16 +89,17 @@ class FileSync:
         self._syncs = syncs
         self._file = file
         self.segment = segment
-        self.batch = batch
+        self.goal = goal
         #: Written since the sync before this one was begun.
         self.fresh_bytes = fresh_bytes
         self.rolls = rolls
         self.removals = removals
-        self.error: OSError | None = None
+        self.error: OSError | TenureError | None = None
 
     @property
     def is_brief(self) -> bool:
-        return self.fresh_bytes <= BRIEF_BYTES_MAX and not self.rolls and not self.removals
+        is_small = self.fresh_bytes <= BRIEF_BYTES_MAX and not self.rolls and not self.removals
+        return is_small and self.goal.carry is None
 
     def run(self) -> None:
         if self._file is None:
@@ -95,20 +111,21 @@ class FileSync:
                     self._sync(self._file)
                     if self.removals:
                         self._remove()
-                except OSError as error:
+                except (OSError, TenureError) as error:
                     self.error = error
 
     def _sync(self, file: File) -> None:
         """Sync in the order of the log; a segment is published once it and all before it are durable."""
-        disk = self._syncs.disk
-        if not self.rolls:
-            disk.sync(file)
-            return
-        rolls = [roll for roll in self.rolls if not roll.is_done]
+        disk, carry = self._syncs.disk, self.goal.carry
+        rolls = [roll for roll in self.rolls if not roll.is_done] if self.rolls else ()
         for roll in rolls:
             roll.sync_old(disk)
         disk.sync(file)
+        if carry is not None:
+            carry()
         for roll in rolls:  # one by one: no name may survive a power loss that the one before it does not
+            if roll.number > self.goal.segment:
+                break
             disk.rename(unpublished_name(roll.number), segment_name(roll.number))
             disk.sync_dir(SEGMENTS)
             roll.is_done = True
@@ -135,18 +152,16 @@ class Syncs:
         file: File | None,
         *,
         segment: int,
-        batch: int,
+        goal: Goal,
         fresh_bytes: int,
         rolls: Sequence[Roll],
         removals: Sequence[Removal],
     ) -> FileSync:
-        sync = FileSync(
-            self, file, segment=segment, batch=batch, fresh_bytes=fresh_bytes, rolls=rolls, removals=removals
-        )
+        sync = FileSync(self, file, segment=segment, goal=goal, fresh_bytes=fresh_bytes, rolls=rolls, removals=removals)
         self._under_way.append(sync)
         return sync
 
-    def first_error(self) -> OSError | None:
+    def first_error(self) -> OSError | TenureError | None:
         """Return the error of a sync under way, or None: after one, no later sync may succeed or publish anything."""
         for sync in self._under_way:
             if sync.error is not None:

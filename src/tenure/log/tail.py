@@ -7,16 +7,17 @@ so a torn tail that the writer cut off is never seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from tenure.log.disk import Disk, PosixDisk
+from tenure.log.features import FEATURES, Feature
 from tenure.log.interface import Frame, Position, UnknownPosition
 from tenure.log.reader import read_error
 from tenure.log.recovery import locate
-from tenure.log.segment import HEAD_BYTES, Head, damage_error, read_head, segment_name, segment_numbers
+from tenure.log.segment import HEAD_BYTES, Head, damage_error, find_features, read_head, segment_name, segment_numbers
 from tenure.log.walk import Walk
 
 __all__ = ["TailBatch", "TailGap", "Tailer"]
@@ -42,18 +43,23 @@ class TailGap(NamedTuple):
 class Tailer:
     """Reads a log that another process writes, from a position or from the oldest segment there is."""
 
-    def __init__(self, disk: Disk | str | Path, position: Position | None = None) -> None:
+    def __init__(
+        self, disk: Disk | str | Path, position: Position | None = None, *, known: Sequence[Feature] = FEATURES
+    ) -> None:
         self._disk = PosixDisk(disk, create=False) if isinstance(disk, (str, Path)) else disk
         #: Where the next poll begins; None until the first segment has been seen.
         self.position = position
         self._epoch = 0
         self._checked = position is None
+        self._known = known
+        #: The segment whose features are known: they are the same up to its end.
+        self._readable_segment = 0
 
     def poll(self) -> Iterator[TailBatch | TailGap]:
         """Yield everything durable that is new, then end; ``position`` moves with each item.
 
         Raises UnknownPosition where the log never went through the position, Corrupt where a batch that must be whole
-        is not.
+        is not, or where the log uses a feature that is not known.
         """
         moved = True
         while moved:
@@ -79,12 +85,22 @@ class Tailer:
         if not self._checked:
             self._epoch = locate(self._disk, [head], self.position).epoch
             self._checked = True
+        if not self._is_readable(head) and after is None and self.position.offset == HEAD_BYTES:
+            return  # The segment was begun, and nothing in it is durable yet.
         try:
             yield from self._batches(head, after, limit=size if after is None else after.previous_end)
         except FileNotFoundError:
             raise
         except OSError as error:
             raise read_error(error, number, self.position.offset) from error
+
+    def _is_readable(self, head: Head) -> bool:
+        """Return whether the features of the segment are known; False where it has no whole frame. Raises Corrupt."""
+        if self._readable_segment != head.number:
+            if find_features(self._disk, [(segment_name(head.number), head)], known=self._known) is None:
+                return False
+            self._readable_segment = head.number
+        return True
 
     def _skip_to(self, head: Head) -> Iterator[TailGap]:
         assert self.position is not None

@@ -8,6 +8,7 @@ acknowledged as durable, and the file is as good as a spare.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from tenure.errors import Corrupt
 from tenure.log.disk import Disk, write_whole
@@ -17,15 +18,39 @@ from tenure.log.segment import HEAD_BYTES, SEGMENTS, Head, parse_head, segment_n
 from tenure.log.spare_segments import unpublished_name
 from tenure.log.walk import Walk
 
-__all__ = ["clear_spares", "find_unpublished", "publish_next"]
+__all__ = ["Unpublished", "begun_segments", "clear_spares", "find_unpublished", "list_unpublished", "publish_next"]
 
 _NAME = re.compile(r"\d{10}\.new")
 
 
-def find_unpublished(disk: Disk, before: Head, name: str) -> tuple[Head, int] | None:
-    """Return the head of the unpublished segment after ``before``, whose file is ``name``, if the log went on there.
+class Unpublished(NamedTuple):
+    """An unpublished segment that the log went on in.
 
-    The second part is the offset in ``name`` from which nothing says that it was synced. Raises OSError.
+    ``unwitnessed_offset`` is where, in the segment before it, nothing says any more that it was synced.
+    """
+
+    head: Head
+    unwitnessed_offset: int
+
+    @property
+    def name(self) -> str:
+        return unpublished_name(self.head.number)
+
+
+def list_unpublished(disk: Disk, last: Head) -> list[Unpublished]:
+    """List the unpublished segments after ``last``, in order; changes nothing. Raises OSError."""
+    found: list[Unpublished] = []
+    name = segment_name(last.number)
+    while (after := find_unpublished(disk, last, name)) is not None:
+        found.append(after)
+        last, name = after.head, after.name
+    return found
+
+
+def find_unpublished(disk: Disk, before: Head, name: str) -> Unpublished | None:
+    """Return the unpublished segment after ``before``, whose file is ``name``, if the log went on there.
+
+    Raises OSError.
     """
     head = _read_head(disk, before.number + 1)
     if head is None or head.log_id != before.log_id:
@@ -41,24 +66,26 @@ def find_unpublished(disk: Disk, before: Head, name: str) -> tuple[Head, int] | 
     reached = (walk.offset, walk.batch, walk.last_crc)
     if reached != (head.previous_end, head.first_batch, head.previous_crc):
         return None
-    return head, walk.unwitnessed_offset(HEAD_BYTES)
+    return Unpublished(head, walk.unwitnessed_offset(HEAD_BYTES))
 
 
-def publish_next(disk: Disk, before: Head) -> Head | None:
-    """Publish the segment after ``before``, as the next sync would have done; None where there is none.
+def publish_next(disk: Disk, before: Head, found: Unpublished) -> None:
+    """Publish the segment after ``before``, as the next sync would have done.
 
     What may not be durable is written once more, because a sync of the process before may have failed (fault 13).
     Raises OSError.
     """
-    found = find_unpublished(disk, before, segment_name(before.number))
-    if found is None:
-        return None
-    head, offset = found
-    _write_again(disk, segment_name(before.number), offset, end=head.previous_end)
-    _write_again(disk, unpublished_name(head.number), 0, end=HEAD_BYTES)
-    disk.rename(unpublished_name(head.number), segment_name(head.number))
+    head = found.head
+    _write_again(disk, segment_name(before.number), found.unwitnessed_offset, end=head.previous_end)
+    _write_again(disk, found.name, 0, end=HEAD_BYTES)
+    disk.rename(found.name, segment_name(head.number))
     disk.sync_dir(SEGMENTS)
-    return head
+
+
+def begun_segments(disk: Disk) -> list[int]:
+    """Return the numbers of unpublished segments that were begun, ascending; spares are left out."""
+    numbers = [int(name[:10]) for name in disk.listdir(SEGMENTS) if _NAME.fullmatch(name)]
+    return [number for number in numbers if _read_head(disk, number) is not None]
 
 
 def clear_spares(disk: Disk) -> None:

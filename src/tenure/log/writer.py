@@ -23,13 +23,14 @@ from typing import NoReturn
 
 from tenure.errors import Closed, Indeterminate, Invalid, Overloaded, TenureError
 from tenure.log.disk import Disk, File, write_whole
-from tenure.log.frame import HEADER_BYTES, KIND_SEAL, encode_batch
+from tenure.log.features import NO_FEATURES, FeatureSet
+from tenure.log.frame import HEADER_BYTES, KIND_FEATURES, KIND_SEAL, encode_batch
 from tenure.log.interface import Entry, Sync
 from tenure.log.opening import NO_ROOM, no_room_error
 from tenure.log.reader import SegmentFiles
 from tenure.log.segment import HEAD_BYTES, Head
 from tenure.log.spare_segments import Spare, Spares, spare_size
-from tenure.log.sync import FileSync, Removal, Roll, Syncs
+from tenure.log.sync import FileSync, Goal, Removal, Roll, Syncs
 
 __all__ = ["OFFSET_MAX", "SegmentWriter"]
 
@@ -43,12 +44,22 @@ _NEAR_SHARE = 4
 class SegmentWriter:
     """The writing half of :class:`~tenure.log.log.FileLog`: appends to the last segment and rolls to the next."""
 
-    def __init__(self, disk: Disk, heads: list[Head], *, segment_bytes: int, handles_max: int) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        heads: list[Head],
+        *,
+        segment_bytes: int,
+        handles_max: int,
+        features: FeatureSet = NO_FEATURES,
+    ) -> None:
         self.epoch = 0
         self.pending_batch = self.written_batch = self.synced_batch = 0
+        self.has_home = False
         self.failed: TenureError | None = None
         self.crowded = False
         self.preamble: Callable[[], Sequence[Entry]] | None = None
+        self.features = features
         self._disk = disk
         self._heads = heads
         self._salts = {head.number: head.salt for head in heads}
@@ -175,22 +186,31 @@ class SegmentWriter:
         self._pending = {}
         return batch
 
+    @property
+    def sync_wait_ms(self) -> int:
+        return 0
+
     def begin_sync(self) -> Sync:
         self._check_ready()
         segment = self._heads[-1].number
         self._files.pin(segment)
         file = self._file if self.written_batch > self.synced_batch else None
+        goal = self._goal() if file is not None else Goal(self.written_batch, segment)
         rolls = tuple(self._rolls) if self._rolls else ()
-        removals = tuple(self._removals) if self._removals else ()
+        removals = tuple(each for each in self._removals if each.batch <= goal.batch) if self._removals else ()
         begun, self._sync_begun_at = self._sync_begun_at, self._base + self._written_end
         return self._syncs.begin(
             file,
             segment=segment,
-            batch=self.written_batch,
+            goal=goal,
             fresh_bytes=self._sync_begun_at - begun,
             rolls=rolls,
             removals=removals,
         )
+
+    def _goal(self) -> Goal:
+        """Return how far a sync that begins now goes: as far as was written."""
+        return Goal(self.written_batch, self._heads[-1].number)
 
     def end_sync(self, sync: Sync) -> int:
         assert isinstance(sync, FileSync)
@@ -200,8 +220,8 @@ class SegmentWriter:
             raise self.failed
         if sync.error is not None:
             self._fail("syncing", sync.error)
-        if sync.batch > self.synced_batch:
-            self.synced_batch = sync.batch
+        if sync.goal.batch > self.synced_batch:
+            self.synced_batch = sync.goal.batch
         if self._removals and self._removals[0].is_done:
             self._removals = [removal for removal in self._removals if not removal.is_done]
             if self.crowded:
@@ -213,7 +233,7 @@ class SegmentWriter:
     def sync(self) -> int:
         self._check_ready()
         self.write()
-        if self.synced_batch < self.written_batch:
+        while self.synced_batch < self.written_batch:
             sync = self.begin_sync()
             sync.run()
             self.end_sync(sync)
@@ -233,6 +253,16 @@ class SegmentWriter:
             self._append_seal()
             return True
         return False
+
+    def turn_on_features(self) -> int:
+        if self.features.off:
+            before, self.features = self.features, self.features.all_on()
+            try:
+                self._make_room(0, urgent=False, reclaim=False, must_roll=True)
+            except BaseException:
+                self.features = before
+                raise
+        return self.write()
 
     # How it is done.
 
@@ -254,7 +284,7 @@ class SegmentWriter:
             is_young = len(self._heads) == 1 and self._is_small
             self._limit = self._capacity // _YOUNG_SHARE if is_young else -1
 
-    def _make_room(self, need: int, *, urgent: bool, reclaim: bool) -> None:
+    def _make_room(self, need: int, *, urgent: bool, reclaim: bool, must_roll: bool = False) -> None:
         """Make ``need`` bytes fit, by a roll where they do not, and leave the room reserved from such an append.
 
         Raises Overloaded, Closed; nothing happened then.
@@ -262,7 +292,7 @@ class SegmentWriter:
         self._check_ready()
         if need > OFFSET_MAX // 2:
             raise Invalid(f"{need} bytes in one append are more than a segment can hold")
-        fits = self._end + need <= self._capacity - self._own_bytes
+        fits = not must_roll and self._end + need <= self._capacity - self._own_bytes
         kept = self._kept if fits else self._kept + 1
         least = self._reclaim_bytes
         if not (urgent or reclaim):
@@ -370,7 +400,7 @@ class SegmentWriter:
 
     def _roll(self, need: int) -> None:
         """Roll to the next spare. It becomes a segment with the next sync, once everything before it is durable."""
-        preamble = () if self.preamble is None else self.preamble()
+        preamble = self._first_entries(self._heads[-1].number + 1)
         need += sum(HEADER_BYTES + len(body) for _, _, body in preamble)
         size = HEAD_BYTES + need + self._own_bytes
         spare = self._take_spare(size)
@@ -388,6 +418,13 @@ class SegmentWriter:
         for entry in preamble:
             self._join(entry)
         self._measure()
+
+    def _first_entries(self, number: int) -> list[Entry]:
+        """Return the frames that a segment starts with: the features of the log, then what the broker repeats."""
+        entries: list[Entry] = [(KIND_FEATURES, 0, self.features.pack())] if self.features.on else []
+        if number > 1 and self.preamble is not None:
+            entries += self.preamble()
+        return entries
 
     def _begin(self, spare: Spare) -> Head:
         """Write what is pending into the segment before, and the head that follows from it into the new one."""
@@ -409,9 +446,14 @@ class SegmentWriter:
                 self._fail("making a segment", error)
             raise no_room_error(error) from error
 
-    def _fail(self, what: str, error: OSError) -> NoReturn:
-        """Turn read-only for good. Raises Indeterminate, as for every caller that waits for durability."""
-        if self.failed is None:
+    def _fail(self, what: str, error: OSError | TenureError) -> NoReturn:
+        """Turn read-only for good. Raises Indeterminate, as for every caller that waits for durability, or the error
+        of the log's home.
+        """
+        if self.failed is None and isinstance(error, TenureError):
+            self.failed = error
+        elif self.failed is None:
+            assert isinstance(error, OSError)
             why = error.strerror or error
             message = f"{what} failed: {why}. Whether the last batches are durable is unknown; the log is read-only."
             self.failed = Indeterminate(message, errno=error.errno)

@@ -246,7 +246,7 @@ def _check(key: str, size: int, limit_bytes: int) -> None:
 def _translate(error: Exception, key: str) -> Exception:
     """Return the store's error for one of obstore's; any that is not known to be harmless is OutcomeUnknown."""
     match error:
-        case exceptions.AlreadyExistsError() | FileExistsError():
+        case exceptions.AlreadyExistsError() | exceptions.PreconditionError() | FileExistsError():  # Azure: 409 or 412
             return ObjectExists(f"the object is there already: {key}")
         case exceptions.NotFoundError() | FileNotFoundError():
             return ObjectMissing(f"no such object: {key}")

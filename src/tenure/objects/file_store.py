@@ -43,7 +43,14 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class FileStore:
-    """Objects as files below one directory, which is made with the first object."""
+    """Objects as files below one directory, which is made with the first object.
+
+    After a failed fsync of a directory every write, read and delete raises StoreRefused (``store_failed``), for as
+    long as this object lives: the kernel reports such a failure once, so a later success would prove nothing. What
+    the failed call wrote may be there or not, now and after a power loss. A log whose home this is does what it does
+    after EIO on its own disk: every caller that waits gets Indeterminate, and the process ends without leading any
+    further; the next process reads what is there, through a new object.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -51,6 +58,11 @@ class FileStore:
         self._known: set[Path] = set()
         self._count = 0
         self._failed: OSError | None = None
+
+    @property
+    def root(self) -> Path:
+        """The directory of the objects."""
+        return self._root
 
     @property
     def url(self) -> str:
@@ -122,7 +134,10 @@ class FileStore:
 
     def _path(self, key: str) -> Path:
         if self._failed is not None:
-            raise PermissionError(f"a directory could not be synced before, open the store anew: {self._failed}")
+            raise StoreRefused(
+                f"a directory could not be synced before: check the disk, then open the store again: {self._failed}",
+                code="store_failed",
+            )
         if not key or any(part in {"", ".", ".."} or "\0" in part or part == _HIDDEN for part in key.split("/")):
             raise Invalid(f"not a key of a store: {key!r}")
         return self._root / key

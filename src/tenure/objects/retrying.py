@@ -1,19 +1,44 @@
-"""Retries of store calls: bounded, with full jitter, and only for calls that may be repeated."""
+"""Retries of store calls: bounded, with full jitter, and only for calls that may be repeated.
+
+A create has three outcomes. It is mine if the store accepted it, or if the key is taken and the bytes read there are
+equal. It is another's if the key is taken and other bytes were read there. All else is unknown: a timeout, "exists"
+without an object to read (S3's 409), a refusal after an attempt that may have arrived. An unknown create is repeated
+with the same bytes at the same key, until the key is taken by either copy of ours or by another writer.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from tenure.backoff import backoff_ms
 from tenure.errors import Conflict, Invalid
 from tenure.objects.metered import Metered
-from tenure.objects.store import Bytes, ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown, StoreFull
+from tenure.objects.store import (
+    Bytes,
+    ObjectExists,
+    ObjectInfo,
+    ObjectMissing,
+    ObjectStore,
+    OutcomeUnknown,
+    StoreFull,
+    StoreRefused,
+)
 
-__all__ = ["RetrySettings", "RetryingStore"]
+__all__ = ["Created", "RetrySettings", "RetryingStore"]
 
 T = TypeVar("T")
+_QUICK_REPEATS: Final = 3
+"""Repeats of one create that follow each other by the back-off alone."""
+
+
+class Created(NamedTuple):
+    """The known outcome of a create: the object at the key is mine, or another writer's, which was read."""
+
+    is_mine: bool
+    theirs: bytes | None = None
+    """The other writer's bytes; None if it is mine, or if theirs are more than the caller's limit."""
 
 
 class RetrySettings(Protocol):
@@ -38,6 +63,10 @@ class RetryingStore:
     def __init__(self, store: Metered, settings: RetrySettings) -> None:
         self.store = store
         self._settings = settings
+
+    def over(self, store: ObjectStore) -> RetryingStore:
+        """Return the same retries over another store, whose requests are counted with those of this one."""
+        return RetryingStore(Metered(store, self.store.metrics), self._settings)
 
     async def pause(self, attempt: int, longest_ms: int) -> None:
         """Wait before a repeat; ``attempt`` counts from 0."""
@@ -95,48 +124,113 @@ class RetryingStore:
     async def copy(self, source: str, target: str) -> None:
         await self.repeat(lambda: self.store.copy(source, target))
 
+    async def put(self, key: str, data: Bytes) -> None:
+        """Write an object over any other at its key, where the last writer may win."""
+        await self.repeat(lambda: self.store.put(key, data))
+
     async def delete(self, keys: Sequence[str]) -> None:
         await self.repeat(lambda: self.store.delete(keys))
 
     async def create(self, key: str, data: Bytes) -> bool:
-        """Create the object; return True if the one at ``key`` is now this one, byte for byte, False if another's.
+        """Create the object; return whether the one at ``key`` is now this one, byte for byte, or another writer's.
 
-        "Exists" does not mean stored: it may be the reply to our own request, sent twice, or to one that met another
-        create under way (S3's 409) and stored nothing. So the key is read. Where nothing is there the outcome is
-        unknown, and the same bytes are created at the same key again until it is taken, by either copy of ours or by
-        another writer. Raises OutcomeUnknown or StoreFull once the attempts are used up.
+        Raises as ``create_or_read``.
         """
-        for attempt in range(self._settings.call_attempts_max):
-            try:
-                await self.repeat(lambda: self.store.put_new(key, data))
-            except ObjectExists:
-                if (mine := await self._holds(key, data)) is not None:
-                    return mine
-                self.store.metrics.retries += 1
-                await self.pause(attempt, self._settings.backoff_ms_max)
-            except StoreFull as error:
-                if attempt == 0:
-                    raise
-                raise OutcomeUnknown(f"{key} may be stored, by an earlier attempt: {error}", key=key) from error
-            else:
-                return True
-        raise OutcomeUnknown(f"{key} is taken, but not there: repeat this once the store has settled", key=key)
+        return (await self.create_or_read(key, data, limit_bytes=len(data))).is_mine
 
     async def create_own(self, key: str, data: Bytes) -> None:
         """Create an object whose key only this writer uses, or whose bytes are the same for every writer.
 
-        Raises Conflict (``key_taken``) where the key holds other bytes, and as ``create``.
+        Raises Conflict (``key_taken``) where the key holds other bytes, and as ``create_or_read``.
         """
         if not await self.create(key, data):
             raise Conflict(f"{key} holds other bytes than were to be written there", code="key_taken", key=key)
 
-    async def _holds(self, key: str, data: Bytes) -> bool | None:
-        """Return whether the object has these bytes; None where there is none."""
+    async def create_or_read(self, key: str, data: Bytes, *, limit_bytes: int) -> Created:
+        """Create the object, or return what another writer created at its key, up to ``limit_bytes``.
+
+        The same bytes are created at the same key again while the outcome is unknown, at most ``call_attempts_max``
+        times. Raises StoreFull and StoreRefused if no attempt can have been carried out, else OutcomeUnknown.
+        """
+        doubt: OutcomeUnknown | None = None
+        full: StoreFull | None = None
+        for attempt in range(self._settings.call_attempts_max):
+            if attempt:
+                self.store.metrics.retries += 1
+                await self.pause(attempt - 1, self._settings.backoff_ms_max)
+            try:
+                return await self._create_once(key, data, limit_bytes)
+            except OutcomeUnknown as error:
+                doubt = error
+            except StoreFull as error:
+                full = error
+            except StoreRefused as error:
+                if doubt is None:
+                    raise
+                raise OutcomeUnknown(f"{key} may be stored, by an earlier attempt: {error}", key=key) from error
+        if doubt is None and full is not None:
+            raise full
+        raise OutcomeUnknown(
+            f"{key} may be stored: {doubt}: repeat this once the store has settled", key=key
+        ) from doubt
+
+    async def create_until_known(
+        self,
+        key: str,
+        data: Bytes,
+        *,
+        limit_bytes: int,
+        is_over: Callable[[], bool],
+        attempt_ms_max: int = 10_000,
+        apart_ms: int = 1_000,
+    ) -> Created:
+        """Create the object as ``create_or_read`` does, but repeat it for as long as ``is_over`` returns False.
+
+        An outage, a full store and refused keys are repeated alike: they end. An attempt is given up and repeated
+        after ``attempt_ms_max``. After the first few attempts the repeats are at least ``apart_ms`` apart, as stores
+        limit the writes to one key (GCS to one per second). Raises OutcomeUnknown once ``is_over`` returns True after
+        a failure, and at once where this store object has failed for good (``store_failed``).
+        """
+        attempt = 0
+        while True:
+            try:
+                return await self._create_within(attempt_ms_max, key, data, limit_bytes)
+            except (OutcomeUnknown, StoreFull, StoreRefused) as error:
+                if is_over() or error.code == "store_failed":
+                    raise OutcomeUnknown(f"{key} may be stored: {error}", key=key) from error
+            self.store.metrics.retries += 1
+            await self.pause(attempt, self._settings.backoff_ms_max)
+            if (attempt := attempt + 1) > _QUICK_REPEATS:
+                await asyncio.sleep(apart_ms / 1000)
+
+    async def _create_within(self, ms_max: int, key: str, data: Bytes, limit_bytes: int) -> Created:
         try:
-            return await self.get(key, len(data)) == data
+            async with asyncio.timeout(ms_max / 1000):
+                return await self._create_once(key, data, limit_bytes)
+        except TimeoutError:
+            raise OutcomeUnknown(f"no answer within {ms_max} ms", key=key) from None
+
+    async def _create_once(self, key: str, data: Bytes, limit_bytes: int) -> Created:
+        """Send the create, and read the key if it is taken.
+
+        "Exists" does not mean stored: it may be the reply to our own request, sent twice, or to one that met another
+        create under way (S3's 409) and stored nothing. Only bytes that were read say whose object it is. Raises
+        OutcomeUnknown where the key is taken but cannot be read, or nothing is there.
+        """
+        try:
+            await self.store.put_new(key, data)
+        except ObjectExists:
+            pass
+        else:
+            return Created(True)
+        try:
+            found = await self.get(key, max(limit_bytes, len(data)))
         except ObjectMissing:
-            return None
+            raise OutcomeUnknown(f"{key} is taken, but not there", key=key) from None
+        except StoreRefused as error:
+            raise OutcomeUnknown(f"{key} is taken, and may not be read: {error}", key=key) from error
         except Invalid as error:
             if error.code != "object_too_large":
                 raise
-            return False
+            return Created(False)
+        return Created(True) if found == data else Created(False, found)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tenure.testing.report import HistoryReport
     from tenure.testing.server import memory_broker, running_server
     from tenure.testing.simdisk import SimDisk
-    from tenure.testing.simstore import Hold, SimStore
+    from tenure.testing.simstore import Hold, SimClient, SimStore
     from tenure.testing.wire import AppWire, LossyWire, ThreadWire
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "ManualClock",
     "ManualTiming",
     "QueuedJob",
+    "SimClient",
     "SimDisk",
     "SimStore",
     "ThreadWire",
@@ -58,6 +59,7 @@ _MODULES = {
     "ManualClock": "clock",
     "ManualTiming": "context",
     "QueuedJob": "app",
+    "SimClient": "simclient",
     "SimDisk": "simdisk",
     "SimStore": "simstore",
     "ThreadWire": "wire",

@@ -1,53 +1,32 @@
 """`SimStore`: an object store in memory with injected faults: at any single call, of the kinds that real stores have.
 
 Every call has a number, from 0 on. ``fail(number, how)`` makes one fail, ``hold(number)`` stops it until it is
-released, ``hook`` sees each before it happens. The test sets the clock, and listings can be out of date.
+released, ``hook`` sees each before it happens, and may return a fault or raise. ``shake`` draws faults by a seed.
+``client(name)`` gives each simulated process a way in of its own, which can be cut off or crash by itself. The test
+sets the clock, listings can be out of date, and the store can lose what it had: its newest objects, given keys, or
+everything since a snapshot.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Final
 
-from tenure.errors import Invalid
-from tenure.objects.store import Bytes, ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown, StoreRefused
+from tenure.objects.store import ObjectExists, ObjectMissing, OutcomeUnknown, StoreRefused
+from tenure.testing.simclient import SimClient
+from tenure.testing.store_faults import FAULTS, Call, Fault, Hold
 
-__all__ = ["Call", "Fault", "Hold", "SimStore"]
+__all__ = ["FAULTS", "Call", "Fault", "Hold", "SimClient", "SimStore"]
 
-Fault = Literal["lost_request", "lost_reply", "duplicate", "late", "refused", "false_exists"]
-"""The fault of a call: it never arrives; it is carried out but its answer is lost; it arrives twice and the second
-answer is returned; it fails now and is carried out later (see ``deliver_late``); it is refused; it is a create that is
-answered with "exists" and stores nothing, as S3 does (409) where another create of the key is under way."""
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One call as it arrived."""
-
-    number: int
-    kind: str
-    key: str
-    bytes: int
+Objects = dict[str, tuple[bytes, int]]
+"""Content and time of each object, in the order in which they were written."""
+_TURNS_MAX: Final = 4
 
 
-@dataclass(slots=True)
-class Hold:
-    """A call that is held: ``reached`` is set once it arrives, ``release()`` lets it go on."""
-
-    reached: asyncio.Event = field(default_factory=asyncio.Event)
-    _go: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def release(self) -> None:
-        self._go.set()
-
-    async def pass_(self) -> None:
-        self.reached.set()
-        await self._go.wait()
-
-
-class SimStore:
+class SimStore(SimClient):
     """An ``ObjectStore`` in memory, with a fault for every call that asks for one.
 
     >>> import asyncio
@@ -65,7 +44,8 @@ class SimStore:
     """
 
     def __init__(self, *, now_ms: int = 1_700_000_000_000, latency_ms: float = 0) -> None:
-        self.objects: dict[str, tuple[bytes, int]] = {}
+        super().__init__(self, "")
+        self.objects: Objects = {}
         self.calls: list[Call] = []
         self.clock_ms = now_ms
         self.latency_ms = latency_ms
@@ -74,30 +54,52 @@ class SimStore:
         self._faults: dict[int, Fault | Hold] = {}
         self._late: list[Callable[[], None]] = []
         self._listed: set[str] | None = None
+        self._cuts: dict[str, Fault] = {}
+        self._random: Random | None = None
+        self._chances: Mapping[Fault, float] = {}
 
-    @property
-    def url(self) -> str:
-        return "sim://"
-
-    # Faults
+    # Faults of calls
 
     def fail(self, number: int, how: Fault) -> None:
         """Inject a fault at the call with this number."""
         self._faults[number] = how
 
-    def hold(self, number: int) -> Hold:
-        """Hold the call with this number before it is carried out, until it is released."""
-        held = self._faults[number] = Hold()
+    def hold(self, number: int, *, is_done: bool = False) -> Hold:
+        """Hold the call with this number, before or after it is carried out, until it is released."""
+        held = self._faults[number] = Hold(is_done)
         return held
 
     def deliver_late(self) -> None:
         """Carry out the ``late`` requests; their answers are dropped."""
         late, self._late = self._late, []
         for act in late:
-            try:
+            with contextlib.suppress(ObjectExists, ObjectMissing):
                 act()
-            except (ObjectExists, ObjectMissing):
-                continue
+
+    def shake(self, seed: int, chances: Mapping[Fault, float]) -> None:
+        """Draw the fault of each call by these chances, let calls overtake each other, and deliver late ones."""
+        self._random, self._chances = Random(seed), chances
+
+    def count(self, kind: str, prefix: str = "", *, client: str | None = None) -> int:
+        """Return how many calls of this kind there were at keys with this prefix, of one client or of all."""
+        return sum(
+            call.kind == kind and call.key.startswith(prefix) and client in {None, call.client} for call in self.calls
+        )
+
+    # Clients
+
+    def client(self, name: str) -> SimClient:
+        """Return a new process's way to this store; a call through the store itself is of the client ``""``."""
+        return SimClient(self, name)
+
+    def cut_off(self, name: str, how: Fault = "lost_request") -> None:
+        """Make every call of the clients with this name fail, until ``reconnect``."""
+        self._cuts[name] = how
+
+    def reconnect(self, name: str) -> None:
+        self._cuts.pop(name, None)
+
+    # Faults of the store
 
     def freeze_listings(self) -> None:
         """Make listings show only the present objects, until ``thaw_listings``."""
@@ -106,89 +108,60 @@ class SimStore:
     def thaw_listings(self) -> None:
         self._listed = None
 
+    def listed(self) -> set[str]:
+        """Return the keys that a listing shows now."""
+        return set(self.objects) if self._listed is None else self.objects.keys() & self._listed
+
+    def snapshot(self) -> Objects:
+        """Return a copy of the objects, for ``restore``."""
+        return dict(self.objects)
+
+    def restore(self, snapshot: Objects) -> None:
+        """Put an old copy in the place of the objects, as an operator does who restores a bucket."""
+        self.objects = dict(snapshot)
+
+    def forget_newest(self, count: int) -> list[str]:
+        """Lose the objects that were written last, as a failover to a replica does; return their keys."""
+        lost = list(self.objects)[len(self.objects) - count :] if count else []
+        self.lose(lost)
+        return lost
+
+    def lose(self, keys: Sequence[str]) -> None:
+        """Remove these objects without a call, as a lifecycle rule does. Raises KeyError for one that is missing."""
+        for key in keys:
+            del self.objects[key]
+
     def advance(self, ms: int) -> None:
         """Let time pass on the store's clock."""
         self.clock_ms += ms
 
-    # The interface of ObjectStore
+    # Calls
 
-    async def put_new(self, key: str, data: Bytes) -> None:
-        def act() -> None:
-            if key in self.objects and not self.ignores_conditions:
-                raise ObjectExists(f"the object is there already: {key}")
-            self.objects[key] = (bytes(data), self.clock_ms)
-
-        await self._call("put_new", key, len(data), act)
-
-    async def put(self, key: str, data: Bytes) -> None:
-        def act() -> None:
-            self.objects[key] = (bytes(data), self.clock_ms)
-
-        await self._call("put", key, len(data), act)
-
-    async def get(self, key: str, *, start: int = 0, length: int | None = None, limit_bytes: int) -> bytes:
-        found = list[bytes]()
-
-        def act() -> None:
-            data = self._find(key)[0]
-            found[:] = [data[start:] if length is None else data[start : start + length]]
-            if len(found[0]) > limit_bytes:
-                raise Invalid(f"{key} has more than {limit_bytes:,} bytes", code="object_too_large")
-
-        await self._call("get", key, 0, act)
-        return found[0]
-
-    async def head(self, key: str) -> ObjectInfo:
-        await self._call("head", key, 0, lambda: None)
-        data, modified_ms = self._find(key)
-        return ObjectInfo(key, len(data), modified_ms)
-
-    async def list(self, prefix: str, start_after: str | None = None) -> AsyncIterator[ObjectInfo]:
-        await self._call("list", prefix, 0, lambda: None)
-        shown = self.objects.keys() if self._listed is None else self.objects.keys() & self._listed
-        for key in sorted(key for key in shown if key.startswith(prefix) and key > (start_after or "")):
-            if key in self.objects:
-                data, modified_ms = self.objects[key]
-                yield ObjectInfo(key, len(data), modified_ms)
-
-    async def copy(self, source: str, target: str) -> None:
-        def act() -> None:
-            self.objects[target] = (self._find(source)[0], self.clock_ms)
-
-        await self._call("copy", source, 0, act)
-
-    async def delete(self, keys: Sequence[str]) -> None:
-        def act() -> None:
-            for key in keys:
-                self.objects.pop(key, None)
-
-        await self._call("delete", keys[0] if keys else "", 0, act)
-
-    async def now_ms(self) -> int:
-        await self._call("now", "", 0, lambda: None)
-        return self.clock_ms
-
-    def _find(self, key: str) -> tuple[bytes, int]:
-        if key not in self.objects:
-            raise ObjectMissing(f"no such object: {key}")
-        return self.objects[key]
-
-    async def _call(self, kind: str, key: str, size: int, act: Callable[[], None]) -> None:
+    async def carry_out(self, client: SimClient, kind: str, key: str, size: int, act: Callable[[], None]) -> None:
         """Number a call, wait its latency, apply its fault, and carry it out."""
-        call = Call(len(self.calls), kind, key, size)
+        call = Call(len(self.calls), kind, key, size, client.name)
         self.calls.append(call)
         await asyncio.sleep(self.latency_ms / 1000)
-        fault = self._faults.pop(call.number, None) or self.hook(call)
-        if isinstance(fault, Hold):
-            await fault.pass_()
-            fault = None
+        await self._dawdle()
+        fault = self._faults.pop(call.number, None) or self.hook(call) or self._cuts.get(call.client) or self._draw()
         match fault:
             case None:
                 act()
-            case "lost_request":
-                raise OutcomeUnknown(f"call {call.number} never arrived")
-            case "lost_reply":
+            case Hold():
+                await fault.carry_out(act)
+            case "crash_before":
+                client.crash()
+            case "crash_after":
+                client.crash()
                 act()
+            case _:
+                self._fail(call, fault, act)
+
+    def _fail(self, call: Call, fault: Fault, act: Callable[[], None]) -> None:
+        match fault:
+            case "lost_reply":
+                with contextlib.suppress(ObjectExists, ObjectMissing):  # that answer is lost, too
+                    act()
                 raise OutcomeUnknown(f"the answer to call {call.number} was lost")
             case "duplicate":
                 act()
@@ -198,7 +171,27 @@ class SimStore:
                 raise OutcomeUnknown(f"call {call.number} is late")
             case "refused":
                 raise StoreRefused(f"call {call.number} is refused")
+            case "false_exists" if call.kind == "put_new":
+                raise ObjectExists(f"call {call.number} met another create of {call.key}")
             case "false_exists":
-                if kind == "put_new":
-                    raise ObjectExists(f"call {call.number} met another create of {key}")
                 act()
+            case _:
+                raise OutcomeUnknown(f"call {call.number} never arrived")
+
+    async def _dawdle(self) -> None:
+        """Let other calls overtake this one, and late ones arrive, where faults are drawn."""
+        if self._random is None:
+            return
+        for _ in range(self._random.randrange(_TURNS_MAX)):
+            await asyncio.sleep(0)
+        if self._random.randrange(_TURNS_MAX) == 0:
+            self.deliver_late()
+
+    def _draw(self) -> Fault | None:
+        if self._random is None:
+            return None
+        point = self._random.random()
+        for fault, chance in self._chances.items():
+            if (point := point - chance) < 0:
+                return fault
+        return None

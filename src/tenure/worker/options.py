@@ -22,7 +22,7 @@ __all__ = ["HELD_MAX", "Durability", "Knobs", "Place", "Run", "TaskKnobs", "Task
 
 Run = Literal["auto", "loop", "thread", "process"]
 Place = Literal["loop", "thread", "process"]
-Durability = Literal["memory", "disk", "fsync"]
+Durability = Literal["memory", "disk", "fsync", "replicated"]
 
 HELD_MAX: Final = 1_000
 """Jobs that one task may hold, running and prefetched: the most that one claim returns."""
@@ -32,7 +32,7 @@ _LOOP_CONCURRENCY: Final = 100
 _THREAD_CONCURRENCY: Final = 10
 _UNSET: Final = object()
 _PLACES: Final[tuple[Place, ...]] = ("loop", "thread", "process")
-_DURABILITIES: Final[tuple[Durability, ...]] = ("memory", "disk", "fsync")
+_DURABILITIES: Final[tuple[Durability, ...]] = ("memory", "disk", "fsync", "replicated")
 
 _L = TypeVar("_L", bound=str)
 

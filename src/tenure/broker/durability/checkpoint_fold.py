@@ -18,6 +18,7 @@ from tenure.errors import Closed, Corrupt, Overloaded
 from tenure.log import checkpoint
 from tenure.log.base_file import StoredBase, write_bases
 from tenure.log.disk import Disk
+from tenure.log.features import FEATURES, Feature
 from tenure.log.held_segments import HeldSegments
 from tenure.log.interface import Position, UnknownPosition
 
@@ -38,9 +39,9 @@ class CheckpointFold:
     position; so the segments held and the position always fit.
     """
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, *, known: Sequence[Feature] = FEATURES) -> None:
         self._disk = disk
-        self._segments = HeldSegments(disk)
+        self._segments = HeldSegments(disk, known=known)
         self._state = State()
         self._after: Position | None = None
         self._aborted = False

@@ -93,6 +93,7 @@ class Checkpoints:
         await self._committer.durable(position.batch - 1)
         made = await self._run(lambda: maker.write(position, list(begun)))
         await self._run(lambda: checkpoint.publish(self._disk, position))
+        engine.log.checkpointed(position)
         if made.bases:
             file, durable = BaseFile(self._disk, position.batch), self._committer.durable
             try:

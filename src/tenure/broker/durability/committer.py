@@ -20,7 +20,7 @@ from typing import Final
 from tenure.broker.answer import Reached, wait_future
 from tenure.broker.engine import Engine
 from tenure.core.level import Level
-from tenure.errors import Indeterminate, TenureError
+from tenure.errors import Indeterminate, NotLeader, TenureError
 from tenure.log.interface import Sync
 
 __all__ = ["Committer", "InlineSync"]
@@ -145,11 +145,12 @@ class Committer:
         log = self.engine.log
         if self._syncing is not None or log.synced_batch >= log.written_batch:
             return
-        if self._sync_waiters:
+        wait_ms = log.sync_wait_ms
+        if self._sync_waiters and not wait_ms:
             self._start_sync()
         elif self._sync_timer is None:
-            delay = self.engine.settings.sync_interval_ms / 1000
-            self._sync_timer = self._loop.call_later(delay, self._start_sync)
+            delay_ms = wait_ms if self._sync_waiters else max(wait_ms, self.engine.settings.sync_interval_ms)
+            self._sync_timer = self._loop.call_later(delay_ms / 1000, self._start_sync)
 
     def _start_sync(self) -> None:
         if self._sync_timer is not None:
@@ -212,10 +213,12 @@ class Committer:
     def fail(self, error: TenureError) -> None:
         """Fail after a write or sync error: pending answers become Indeterminate, and nothing is written any more.
 
-        A caller whose batch had already reached its level is answered all the same.
+        Where another process leads the log now, nothing of them happened, and they say so. A caller whose batch had
+        already reached its level is answered all the same.
         """
         if self.failed is None:
-            self.failed = error if isinstance(error, Indeterminate) else Indeterminate(error.message)
+            is_known = isinstance(error, (Indeterminate, NotLeader))
+            self.failed = error if is_known else Indeterminate(error.message)
             logger.error("%s", self.failed.message)
         _resolve(self._write_waiters, self.engine.log.written_batch)
         for waiters in (self._write_waiters, self._sync_waiters):

@@ -67,6 +67,7 @@ class ServingLoop:
         self._again: set[Topic] = set()
         self._is_turn_planned = False
         self.is_closed = False
+        self.when_failed: Callable[[], None] = lambda: None
         engine.clock.subscribe(self._clock_moved)
         # A router may have been behind when the log was last closed, or when its writer died.
         engine.changed_topics.update(
@@ -99,6 +100,7 @@ class ServingLoop:
         """Refuse all waiting callers: the disk has failed, and nothing will come for them."""
         if self.committer.failed is not None:
             self._turn_away(read_only(self.committer.failed))
+            self.when_failed()
 
     def _turn_away(self, error: Closed) -> None:
         self.coordinator.close(error)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from tenure.buffer.batch.format import Batch, Descriptor, decode_batch, gone
-from tenure.buffer.loop import background
 from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.settings import BufferSettings
 from tenure.errors import Corrupt
+from tenure.objects.background import background
 from tenure.objects.metered import Metered
 from tenure.objects.retrying import RetryingStore
 from tenure.objects.store import ObjectMissing, ObjectStore, open_store

@@ -1,4 +1,4 @@
-"""Create a buffer, find an existing one by its marker, and probe a store for create-if-absent."""
+"""Create a buffer, or find an existing one by its marker."""
 
 from __future__ import annotations
 
@@ -8,35 +8,12 @@ from tenure.buffer.manifest.format import FORMAT, Delta, Genesis, Marker, State,
 from tenure.buffer.manifest.keys import MARKER, delta_key, fresh_id
 from tenure.buffer.settings import BufferSettings
 from tenure.errors import Conflict, Corrupt
+from tenure.objects.probe import probe
 from tenure.objects.retrying import RetryingStore
-from tenure.objects.store import ObjectExists, OutcomeUnknown, StoreRefused
 
-__all__ = ["create_buffer", "find_buffer", "probe"]
+__all__ = ["create_buffer", "find_buffer"]
 
 _MARKER_BYTES_MAX = 64 * 1024
-
-
-async def probe(retrying: RetryingStore) -> None:
-    """Create the same key twice, and raise StoreRefused if the second succeeds: such a store would lose commits."""
-    key = f"probe/{secrets.token_hex(16)}"
-    try:
-        await retrying.create_own(key, b"first")
-        for attempt in range(10):
-            try:
-                await retrying.store.put_new(key, b"second")
-            except ObjectExists:
-                return
-            except OutcomeUnknown:
-                await retrying.pause(attempt, 1_000)
-                continue
-            raise StoreRefused(
-                "this store ignores create-if-absent: writers would overwrite each other's commits. Use another one",
-                code="store_unconditional",
-                url=retrying.store.url,
-            )
-        raise OutcomeUnknown("the store does not answer", url=retrying.store.url)
-    finally:
-        await retrying.delete([key])
 
 
 async def find_buffer(retrying: RetryingStore, settings: BufferSettings) -> Marker | None:
@@ -72,7 +49,11 @@ async def find_buffer(retrying: RetryingStore, settings: BufferSettings) -> Mark
 
 
 async def create_buffer(retrying: RetryingStore, settings: BufferSettings, *, writer: str, ts_ms: int) -> Marker:
-    """Create the first delta, then the marker; of two concurrent calls, one creates the buffer and both return it."""
+    """Probe the store, then create the first delta and the marker; concurrent calls create one buffer and return it.
+
+    Raises StoreRefused (``store_unconditional``) for a store that would lose commits.
+    """
+    await probe(retrying)
     delta = Delta(
         format=FORMAT,
         buffer=fresh_id(ts_ms),
@@ -83,10 +64,10 @@ async def create_buffer(retrying: RetryingStore, settings: BufferSettings, *, wr
         ts_ms=ts_ms,
         ops=[Genesis(settings.free_deltas, list(settings.initial_groups))],
     )
-    if await retrying.create(delta_key(0), encode(delta)):
-        return await _mark(retrying, delta.buffer)
-    theirs = await retrying.get(delta_key(0), settings.delta_bytes_max)
-    return await _mark(retrying, decode(Delta, theirs, delta_key(0)).buffer)
+    created = await retrying.create_or_read(delta_key(0), encode(delta), limit_bytes=settings.delta_bytes_max)
+    if not created.is_mine:
+        delta = decode(Delta, created.theirs or b"", delta_key(0))  # one beyond the limit is as damaged as none
+    return await _mark(retrying, delta.buffer)
 
 
 async def _mark(retrying: RetryingStore, buffer: str) -> Marker:

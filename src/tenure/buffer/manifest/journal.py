@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import Callable
 
-from tenure.buffer.manifest.create import create_buffer, find_buffer, probe
+from tenure.buffer.manifest.create import create_buffer, find_buffer
 from tenure.buffer.manifest.decide import retain_at_least
 from tenure.buffer.manifest.fold import fold
 from tenure.buffer.manifest.format import FORMAT, Delta, Marker, Op, State, checksum_of, decode, encode
@@ -61,8 +61,6 @@ class Journal:
         An opener whose settings ask for a longer retention than the buffer's raises it. A reader passes
         ``writing=False``, and needs no right to write.
         """
-        if writing:
-            await probe(self.retrying)
         marker = await self.marker(create=create)
         self.state = await self._load()
         if self.state.buffer != marker.buffer:

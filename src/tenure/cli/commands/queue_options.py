@@ -50,7 +50,7 @@ FIELDS: Final = (
     _whole("max_deliveries", "--max-deliveries", "Deliveries before a job is dead; 0 is no limit."),
     _word("dead_letter", "--dead-letter", "The topic that dead letters go to."),
     _word("dlq_strategy", "--dlq-strategy", "What becomes of dead jobs: skip, block or block_and_dlq."),
-    _word("durability", "--durability", "memory, disk or fsync."),
+    _word("durability", "--durability", "memory, disk, fsync or replicated."),
     _time("ttl_ms", "--ttl", "Records older than this are evicted; 0 keeps them."),
     _whole("cap_records", "--cap-records", "At most so many records; 0 is no limit."),
     _whole("cap_bytes", "--cap-bytes", "At most so many bytes; 0 is no limit."),

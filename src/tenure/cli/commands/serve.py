@@ -89,7 +89,8 @@ class _Serving:
             await service.stop()
             self._opening.result()
         _settle_memory()
-        await self._stop_asked.wait()
+        ended = asyncio.create_task(service.ended.wait())
+        await asyncio.wait({asked, ended}, return_when=asyncio.FIRST_COMPLETED)
         await service.stop()
         if not self._opening.done():
             # A replay cannot be interrupted, and need not be: it writes nothing that the next one needs.

@@ -60,7 +60,7 @@ def compact(
 def _compact(buffer_url: str, table_url: str, *, group: str, by: By, file_bytes: int, where: Where) -> Compacted:
     """Run the job. A missing buffer and an invalid table are refused before Spark is started."""
     from tenure.buffer.inspect import buffer_id
-    from tenure.buffer.loop import background
+    from tenure.objects.background import background
     from tenure.spark.jobs.compact_buffer import CompactTable, compact
     from tenure.spark.session.session import spark_version
 

@@ -26,6 +26,7 @@ from tenure.contract.replies.topics import (
     TopicInfo,
     TopicPage,
 )
+from tenure.contract.replies.upgrade import FeatureInfo, UpgradeStatus
 
 __all__ = [
     "BackoffInfo",
@@ -39,6 +40,7 @@ __all__ = [
     "Difference",
     "Distribution",
     "Extended",
+    "FeatureInfo",
     "Gap",
     "Grant",
     "Health",
@@ -67,5 +69,6 @@ __all__ = [
     "TopicDeleted",
     "TopicInfo",
     "TopicPage",
+    "UpgradeStatus",
     "WorstJob",
 ]

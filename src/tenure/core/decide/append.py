@@ -12,7 +12,14 @@ from tenure.contract.values import check_flag
 from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
 from tenure.core.decide.evict import evict_over_cap, evict_over_ttl, evict_whole_ttl
 from tenure.core.decide.intake import Batch, admit, build_extra
-from tenure.core.decide.limits import check_broker_room, check_made_by_use, check_share, check_topic_room, read_config
+from tenure.core.decide.limits import (
+    check_broker_room,
+    check_made_by_use,
+    check_replicated,
+    check_share,
+    check_topic_room,
+    read_config,
+)
 from tenure.core.events import Appended, AppendExtra, Event, TopicPut
 from tenure.core.level import LEVELS, Level
 from tenure.core.state.client_marks import MARK_IDLE_MS, MARK_KEPT_MS
@@ -42,6 +49,7 @@ def append(state: State, command: Append, now_ms: int, payloads: Payloads) -> De
         config, topic_id, first_seq = _config_for_new(state, command), state.next_topic_id, 1
     else:
         config, topic_id, first_seq = topic.config, topic.id, topic.head_seq + 1
+    check_replicated(state, config)
     extra: AppendExtra | None = None
     if batch.extras is not None or (
         command.idempotency_key is not None or command.client_id is not None or command.client_seq is not None
@@ -76,6 +84,7 @@ def _append_one(state: State, topic: Topic, command: Append, data: bytes, now_ms
         or config.ttl_ms
         or config.cap_records
         or config.cap_bytes
+        or (config.durability == "replicated" and not state.has_home)
         or command.node is not None
         or command.idempotency_key is not None
         or command.client_id is not None

@@ -11,7 +11,7 @@ from tenure.contract.share import Share
 from tenure.core.priority import share_of
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
-from tenure.errors import Invalid, NotFound, Overloaded
+from tenure.errors import Conflict, Invalid, NotFound, Overloaded
 
 __all__ = [
     "check_broker_room",
@@ -45,9 +45,20 @@ def read_patch(state: State, given: Mapping[str, Any], *, topic: str, existing: 
 
 def _within_limits(state: State, config: TopicConfig) -> TopicConfig:
     settings = state.settings
+    check_replicated(state, config)
     return clamp_durations(
         config, window_ms_max=settings.idempotency_window_ms_max, backoff_ms_max=settings.delay_ms_max
     )
+
+
+def check_replicated(state: State, config: TopicConfig) -> None:
+    """Raise Conflict where a topic asks for more copies than the one on this machine's disk."""
+    if config.durability == "replicated" and not state.has_home:
+        raise Conflict(
+            'durability "replicated" needs a log that lives in a store, and this one has only its disk: '
+            "serve with --home, or use fsync",
+            code="not_replicated",
+        )
 
 
 def check_topic_room(topic: Topic | None, config: TopicConfig, *, records: int, size: int) -> None:

@@ -37,7 +37,8 @@ class State:
     wall clock. ``jobs`` counts the live records of all queues. ``retired`` are names of deleted topics that only a put
     may make again. ``keyed`` are the topics that hold idempotency keys, those first that were looked at longest ago.
 
-    Not folded: ``settings`` are the limits that decisions keep to. ``appended_bytes`` and ``synced_bytes`` count
+    Not folded: ``settings`` are the limits that decisions keep to. ``features`` are the names of the log's features
+    that are on: a decision returns what one of them covers only then. ``appended_bytes`` and ``synced_bytes`` count
     payload since the log was opened, and ``must_check_limits`` means that appends must check the limits of the whole
     broker. ``expired`` counts the jobs whose lease ran out. ``changed_topics`` collects the topics on which time has
     passed, and ``ended`` the leases that ran out; None where no caller takes them. ``behind`` are the topics, in the
@@ -58,6 +59,8 @@ class State:
         "ended",
         "epoch",
         "expired",
+        "features",
+        "has_home",
         "holders",
         "idempotency_keys",
         "jobs",
@@ -82,6 +85,8 @@ class State:
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
+        self.has_home = False
+        self.features: frozenset[str] = frozenset()
         self.epoch = 0
         self.boot_id = ""
         self.boot_ms = 0

@@ -96,7 +96,7 @@ class Topic:
     @property
     def visible_seq(self) -> int:
         """Return the last seq that claims and reads may see: the last synced one where the class is fsync."""
-        return self.durable_seq if self.config.durability == "fsync" else self.head_seq
+        return self.durable_seq if self.config.durable else self.head_seq
 
     @property
     def evict_floor(self) -> int:

@@ -6,7 +6,7 @@ the batches between as broken, yields their whole frames as such, and reads arou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from tenure.errors import Corrupt
 from tenure.log import checkpoint
 from tenure.log.damage.defects import Problem, Report
 from tenure.log.disk import Disk, File
+from tenure.log.features import FEATURES, Feature
 from tenure.log.frame import (
     FIRST,
     HEADER_BYTES,
@@ -28,8 +29,16 @@ from tenure.log.frame import (
     unpack_header,
 )
 from tenure.log.interface import Frame, Position
-from tenure.log.segment import HEAD_BYTES, SEGMENTS, Head, decode_head, salt_of, segment_name, segment_numbers
-from tenure.log.spare_segments import unpublished_name
+from tenure.log.segment import (
+    HEAD_BYTES,
+    SEGMENTS,
+    Head,
+    decode_head,
+    read_features,
+    salt_of,
+    segment_name,
+    segment_numbers,
+)
 from tenure.log.unpublished import find_unpublished
 from tenure.log.walk import Walk
 
@@ -101,10 +110,14 @@ class _Found(NamedTuple):
 
 
 class Survey:
-    """One pass over a directory; exhaust :meth:`batches`, then ask for the :meth:`report`."""
+    """One pass over a directory; exhaust :meth:`batches`, then ask for the :meth:`report`.
 
-    def __init__(self, disk: Disk) -> None:
+    ``batches`` raises Corrupt for a newer format, and for a feature that is not ``known``.
+    """
+
+    def __init__(self, disk: Disk, *, known: Sequence[Feature] = FEATURES) -> None:
         self.disk = disk
+        self._known = known
         #: The file and the salt of each segment that could be gone through.
         self.segments: dict[int, tuple[str, int]] = {}
         #: Whether a frame between the first segment and the place reached is missing or damaged.
@@ -168,7 +181,17 @@ class Survey:
         row = [found[number] for number in sorted(found)]
         while row and (after := self._unpublished(row[-1])) is not None:
             row.append(after)
+        for each in row:
+            self._check_features(each)
         return row
+
+    def _check_features(self, found: _Found) -> None:
+        if found.head is not None:
+            file = self.disk.open(found.name)
+            try:
+                read_features(partial(self.pread, file), found.head, known=self._known)
+            finally:
+                self.disk.close(file)
 
     def _unpublished(self, last: _Found) -> _Found | None:
         """Find the segment that follows the last one and was not published before its process died."""
@@ -176,7 +199,7 @@ class Survey:
             found = None if last.head is None else find_unpublished(self.disk, last.head, last.name)
         except OSError:
             return None  # The walk over the last segment meets the same error, and reports it.
-        return None if found is None else _Found(found[0].number, unpublished_name(found[0].number), found[0])
+        return None if found is None else _Found(found.head.number, found.name, found.head)
 
     def _read_start(self, name: str) -> bytes:
         file = self.disk.open(name)

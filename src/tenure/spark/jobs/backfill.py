@@ -18,10 +18,10 @@ import msgspec
 from tenure.buffer.batch.format import Descriptor
 from tenure.buffer.collecting.quarantine import find_quarantined
 from tenure.buffer.inspect import entries
-from tenure.buffer.loop import background
 from tenure.buffer.reading.lag import Lag
 from tenure.buffer.settings import BufferSettings
 from tenure.errors import Conflict, Invalid
+from tenure.objects.background import background
 from tenure.objects.store import ObjectStore, open_store
 from tenure.spark.jobs.plan import Limits, Planned, take_fitting
 from tenure.spark.jobs.range_writer import OnRange, RangeWriter, Summary, Transform, write_range

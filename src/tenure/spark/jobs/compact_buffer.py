@@ -16,8 +16,8 @@ import msgspec
 from tenure.buffer.batch.format import Descriptor
 from tenure.buffer.ingest.sink import Commit
 from tenure.buffer.inspect import entries
-from tenure.buffer.loop import background
 from tenure.errors import Invalid
+from tenure.objects.background import background
 from tenure.spark.jobs.ingest import ingest
 from tenure.spark.jobs.plan import Limits, balance
 from tenure.spark.jobs.range_writer import OnRange, Summary

@@ -16,12 +16,12 @@ from tenure.buffer.batch.format import Descriptor
 from tenure.buffer.blocking import Consumer
 from tenure.buffer.collecting.quarantine import find_quarantined
 from tenure.buffer.ingest.sink import Commit
-from tenure.buffer.loop import background
 from tenure.buffer.manifest.range_plans import RangePlans
 from tenure.buffer.reading.lag import Lag
 from tenure.buffer.settings import BufferSettings
 from tenure.errors import Conflict, Invalid
 from tenure.limits import check_limits
+from tenure.objects.background import background
 from tenure.objects.store import ObjectStore, open_store
 
 __all__ = ["Limits", "Plan", "Planned", "balance", "take_fitting"]

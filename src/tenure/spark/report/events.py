@@ -133,7 +133,7 @@ def _directory(url: str) -> Path | None:
 
 
 def _batches(url: str, *, since_ms: int | None) -> list[Descriptor]:
-    from tenure.buffer.loop import background
+    from tenure.objects.background import background
 
     return background().run(_descriptors(url, since_ms=since_ms))
 

@@ -17,8 +17,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from tenure.buffer.loop import background
 from tenure.errors import Corrupt, Invalid, NotFound
+from tenure.objects.background import background
 from tenure.objects.store import ObjectMissing, open_store
 
 __all__ = ["Offset", "StreamRange", "checkpoint_store_url", "offsets_of", "parse_offsets", "seq_of"]

@@ -12,12 +12,12 @@ import msgspec
 from tenure.buffer.batch.fetch import FetchHandle
 from tenure.buffer.batch.format import Batch, Descriptor
 from tenure.buffer.collecting.quarantine import Quarantined
-from tenure.buffer.loop import background
 from tenure.buffer.manifest.keys import quarantine_key
 from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.settings import BufferSettings
 from tenure.clock import SystemClock
 from tenure.errors import Corrupt
+from tenure.objects.background import background
 from tenure.objects.metered import Metered
 from tenure.objects.retrying import RetryingStore
 from tenure.objects.store import open_store

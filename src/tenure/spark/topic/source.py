@@ -89,7 +89,7 @@ class TopicReader(DataSourceReader):
         options = self._options
         with open_client(options.url) as client:
             info = client.topic(options.topic)
-            head_seq = info.durable_seq if info.config.durability == "fsync" else info.head_seq
+            head_seq = info.durable_seq if info.config.durability in ("fsync", "replicated") else info.head_seq
             starts = {"earliest": info.earliest_seq, "latest": head_seq + 1}
             first_seq = options.start if isinstance(options.start, int) else starts[options.start]
             last_seq = head_seq if options.last_seq is None else options.last_seq

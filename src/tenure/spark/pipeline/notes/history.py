@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
-from tenure.buffer.loop import background
 from tenure.buffer.manifest.keys import NOTE, note_key, notes_prefix
 from tenure.errors import Invalid, TenureError
+from tenure.objects.background import background
 from tenure.objects.store import ObjectMissing, ObjectStore, open_store
 from tenure.spark.pipeline.notes.run import Run
 

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from tenure.buffer.batch.format import Descriptor
 from tenure.buffer.ingest.sink import Commit
-from tenure.buffer.loop import background
 from tenure.buffer.manifest.catalog import Catalog
 from tenure.buffer.manifest.journal import Journal
 from tenure.buffer.reading.lag import Lag
 from tenure.errors import TenureError
+from tenure.objects.background import background
 from tenure.spark.pipeline.file.sections import Pipeline
 from tenure.spark.pipeline.runner.topics import topic_lag
 

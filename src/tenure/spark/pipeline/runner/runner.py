@@ -10,8 +10,8 @@ import msgspec
 
 from tenure.buffer.collecting.retention import ask_retention
 from tenure.buffer.inspect import buffer_id
-from tenure.buffer.loop import background
 from tenure.errors import Invalid
+from tenure.objects.background import background
 from tenure.spark.jobs.backfill import backfill, find_retained
 from tenure.spark.jobs.ingest import follow, ingest
 from tenure.spark.jobs.plan import Limits

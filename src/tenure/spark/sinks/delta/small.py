@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tenure.buffer.ingest.sink import Commit, Outcome, says_disk_full
-from tenure.buffer.loop import background
 from tenure.errors import Indeterminate, Invalid, Overloaded
+from tenure.objects.background import background
 from tenure.spark.sinks.arguments import column_names
 from tenure.spark.sinks.places import Place
 from tenure.spark.sinks.protocol import Needs, is_held

@@ -20,8 +20,8 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from tenure.buffer.ingest.sink import Commit
-from tenure.buffer.loop import background
 from tenure.errors import Corrupt, Invalid, Overloaded, TenureError
+from tenure.objects.background import background
 from tenure.spark.sinks.files.lines import Line, Mark
 from tenure.spark.sinks.files.log import ATTEMPTS_MAX, FileLog, LogState
 from tenure.spark.sinks.files.stage import Stage

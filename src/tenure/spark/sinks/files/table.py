@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tenure.buffer.ingest.sink import Commit
-from tenure.buffer.loop import background
 from tenure.errors import Invalid, Overloaded, TenureError
+from tenure.objects.background import background
 from tenure.spark.jobs.causes import named_causes
 from tenure.spark.sinks.arguments import column_names
 from tenure.spark.sinks.files.lines import Line, Mark

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tenure.buffer.loop import background
 from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.settings import BufferSettings
 from tenure.errors import Corrupt
+from tenure.objects.background import background
 from tenure.objects.metered import Metered
 from tenure.objects.retrying import RetryingStore
 from tenure.objects.store import ObjectInfo, ObjectMissing, open_store

@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from tenure.errors import Invalid
@@ -23,7 +24,7 @@ class BackgroundLoop:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="tenure-buffer", daemon=True)
+        self._thread = threading.Thread(target=self._loop.run_forever, name="tenure-store", daemon=True)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -31,12 +32,16 @@ class BackgroundLoop:
         if threading.current_thread() is self._thread or self.pid != os.getpid():
             work.close()
             raise Invalid("blocking calls belong in a thread of their own, in the process that opened them")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self.start(work)
         try:
             return future.result()
         except BaseException:
             future.cancel()  # Ctrl-C in the caller must not leave the work running
             raise
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start the coroutine on the loop and return its future, which another thread may wait for or cancel."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
 
 def _reset_after_fork() -> None:

@@ -9,7 +9,7 @@ import obstore
 import pytest
 from obstore import exceptions
 
-from tenure.buffer import OutcomeUnknown, open_store
+from tenure.objects.store import ObjectExists, OutcomeUnknown, open_store
 
 KEYS = ["data/a", "data/b", "data/c"]
 
@@ -45,3 +45,17 @@ async def test_a_delete_whose_outcome_is_unknown_is_reported_so(monkeypatch: pyt
     monkeypatch.setattr(obstore, "delete_async", one_by_one(lambda: exceptions.GenericError("timed out")))
     with pytest.raises(OutcomeUnknown):
         await store.delete(["data/missing"])
+
+
+@pytest.mark.parametrize("error", [exceptions.AlreadyExistsError, exceptions.PreconditionError])
+async def test_a_condition_that_failed_means_that_the_key_is_taken(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+):
+    """Naive: Azure's 412 is an unknown outcome, and the key is created again and again instead of being read."""
+
+    async def put(*args: Any, **options: Any) -> None:
+        raise error("the condition was not met")
+
+    monkeypatch.setattr(obstore, "put_async", put)
+    with pytest.raises(ObjectExists):
+        await open_store("memory://").put_new("a", b"x")

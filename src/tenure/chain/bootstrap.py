@@ -1,0 +1,75 @@
+"""Begin from a checkpoint of the home: for a directory that is empty, or whose place in the chain was freed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import msgspec
+
+from tenure.chain.chain import Chain
+from tenure.chain.copy import LocalCopy
+from tenure.chain.link import Run
+from tenure.chain.notes import Notes
+from tenure.chain.space import Space
+from tenure.chain.stored_checkpoint import StoredCheckpoint, StoredSegment, segment_key, sha256
+from tenure.errors import Corrupt
+from tenure.log import checkpoint
+from tenure.log.disk import Disk
+from tenure.objects.store import ObjectMissing
+
+__all__ = ["begin_at_checkpoint", "read_segment"]
+
+logger = logging.getLogger("tenure.chain")
+
+_FETCHES_MAX = 4
+
+
+async def begin_at_checkpoint(chain: Chain, disk: Disk, copy: LocalCopy, notes: Notes) -> Notes | None:
+    """Fetch the newest whole checkpoint of the home with its segments; return the notes to follow the chain from.
+
+    What the directory held is moved aside, except for segments that are the same. None where there is no checkpoint.
+    Raises Corrupt where none of them is whole, OSError.
+    """
+    space = Space(chain)
+    damage: Corrupt | None = None
+    for key in await space.checkpoints():
+        try:
+            head, payload = await space.load(key)
+            await _fetch_all(chain, copy, head)
+        except Corrupt as error:
+            logger.warning("%s: an older checkpoint is tried", error.message)
+            damage = error
+            continue
+        except ObjectMissing:  # collected meanwhile: a newer one is there
+            return await begin_at_checkpoint(chain, disk, copy, notes)
+        copy.sync()
+        checkpoint.save(disk, head.position, payload)
+        begun = {head.position.segment: head.begin}
+        return msgspec.structs.replace(notes, place=head.begin, begun=begun, closed=head.closed)
+    if damage is not None:
+        raise damage
+    return None
+
+
+async def _fetch_all(chain: Chain, copy: LocalCopy, head: StoredCheckpoint) -> None:
+    """Bring the sealed segments of a checkpoint here, a few at a time, and move everything else aside."""
+    here = {each.number for each in head.segments if copy.has_segment(each.number, each.bytes, each.sha256)}
+    copy.keep_only(here, aside=f"checkpoint-{head.position.batch:020d}")
+    turns = asyncio.Semaphore(_FETCHES_MAX)
+
+    async def fetch(segment: StoredSegment) -> None:
+        async with turns:
+            data = await read_segment(chain, segment)
+            copy.write([Run(segment.number, 0, data)])
+
+    await asyncio.gather(*(fetch(segment) for segment in head.segments if segment.number not in here))
+
+
+async def read_segment(chain: Chain, segment: StoredSegment) -> bytes:
+    """Return a sealed segment, proven by its digest. Raises Corrupt, ObjectMissing."""
+    key = segment_key(segment)
+    data = await chain.store.get(key, chain.settings.link_object_bytes_max)
+    if len(data) != segment.bytes or sha256(data) != segment.sha256:
+        raise Corrupt(f"{key} fails its digest: it is damaged in the store", key=key)
+    return data

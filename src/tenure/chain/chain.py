@@ -1,0 +1,134 @@
+"""Read the chain: every link proven by the one before it, and an end that is an end and not a hole."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from tenure.chain.keys import CHAIN, link_key, mark_key
+from tenure.chain.link import Link, digest
+from tenure.chain.place import Place, Step
+from tenure.chain.settings import ChainSettings
+from tenure.errors import Conflict, Corrupt, NotFound
+from tenure.objects.retrying import RetryingStore
+
+__all__ = ["Chain", "Freed"]
+
+
+def _never() -> bool:
+    return False
+
+
+class Freed(NotFound):
+    """Links behind this place were deleted: begin again from a checkpoint of the home."""
+
+    default_code = "chain_freed"
+
+
+class Chain:
+    """The links of one log under a prefix."""
+
+    def __init__(self, store: RetryingStore, log_id: bytes, settings: ChainSettings) -> None:
+        self.store = store
+        self.log_id = log_id
+        self.settings = settings
+
+    async def follow(self, place: Place) -> AsyncIterator[Step]:
+        """Yield each link from a place on, up to the end of the chain as it is now.
+
+        Links are read ahead, twice as many each time while there are more. Raises Corrupt where a link is damaged,
+        missing, or of another history, Conflict where it is of another log, Freed where links were deleted.
+        """
+        ahead = 1
+        while True:
+            found = await self._read_some(place, ahead)
+            for data in found:
+                if data is None:
+                    break
+                link = await self._prove(place, data)
+                step = Step(link, place, place.after(link, digest(data)))
+                yield step
+                place = step.after
+                if link.is_fence:
+                    break  # what was read behind a fence is of no epoch
+            if found[0] is None:
+                await self._check_end(place)
+                return
+            ahead = min(2 * ahead, self.settings.reads_max)
+
+    async def read(self, epoch: int, number: int) -> bytes | None:
+        """Return the object in a slot, None where it is free."""
+        return await self.store.find(link_key(epoch, number), self.settings.link_object_bytes_max)
+
+    async def create(
+        self, epoch: int, number: int, data: bytes, *, is_over: Callable[[], bool] = _never
+    ) -> bytes | None:
+        """Create the object in a slot; return None where it is this one, else the bytes that are there.
+
+        The same bytes are sent until the outcome is known. Raises OutcomeUnknown once ``is_over`` returns True.
+        """
+        limit = self.settings.link_object_bytes_max
+        key = link_key(epoch, number)
+        created = await self.store.create_until_known(key, data, limit_bytes=limit, is_over=is_over)
+        return None if created.is_mine else created.theirs or b""
+
+    async def is_freed(self, epoch: int) -> bool:
+        """Return whether links of an epoch may have been deleted."""
+        return await self.store.exists(mark_key(epoch))
+
+    async def _read_some(self, place: Place, count: int) -> list[bytes | None]:
+        numbers = range(place.number, place.number + count)
+        return list(await asyncio.gather(*(self.read(place.epoch, number) for number in numbers)))
+
+    async def _prove(self, place: Place, data: bytes) -> Link:
+        """Return the link in the next slot. Raises as ``follow``."""
+        key = link_key(place.epoch, place.number)
+        link = Link.unpack(data, key)
+        if link.log_id != self.log_id:
+            raise Conflict(f"{key} belongs to another log: two logs share one prefix", code="foreign_log", key=key)
+        named = (link.epoch - 1 if link.is_fence else link.epoch, link.number)
+        if named != (place.epoch, place.number):
+            raise Corrupt(f"{key} holds the link of slot {named}: it was copied or renamed", key=key)
+        is_next = link.prev == place.digest
+        # The look comes after the read: a fence that was put where links had been deleted began nothing.
+        if (link.is_fence or not is_next) and await self.is_freed(place.epoch):
+            raise self._freed(place)
+        if not is_next:
+            raise Corrupt(
+                f"{key} does not follow the link before it: the store lost or replaced a part of the chain, "
+                "or this directory went another way",
+                key=key,
+            )
+        return link
+
+    async def check_is_last(self, place: Place) -> None:
+        """Check that a fence that was created in this slot is the end of the chain. Raises Corrupt, Freed.
+
+        The next slot is read. A listing shows what a hole of any length may hide, such as a later epoch whose fence,
+        or a freed one whose mark, was deleted by somebody.
+        """
+        if await self.is_freed(place.epoch):
+            raise self._freed(place)
+        key = link_key(place.epoch, place.number)
+        later = link_key(place.epoch, place.number + 1)
+        found = later if await self.read(place.epoch, place.number + 1) is not None else None
+        async for info in self.store.list_objects(CHAIN, start_after=key):
+            found = info.key
+            break
+        if found is not None:
+            message = f"{key} was free although {found} follows it: the store lost a part of the chain"
+            raise Corrupt(message, key=key)
+
+    async def _check_end(self, place: Place) -> None:
+        """Check that a free slot is the end of the chain. Raises Corrupt for a hole, Freed where it was deleted."""
+        if await self.is_freed(place.epoch):
+            raise self._freed(place)
+        if await self.read(place.epoch, place.number + 1) is None:
+            return
+        if await self.read(place.epoch, place.number) is None:
+            key = link_key(place.epoch, place.number)
+            raise Corrupt(f"{key} is missing, and the link after it is there: the store lost it", key=key)
+
+    def _freed(self, place: Place) -> Freed:
+        key = link_key(place.epoch, place.number)
+        return Freed(f"{key} and links beside it were deleted since: begin at a checkpoint", key=key)

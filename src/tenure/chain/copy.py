@@ -1,0 +1,172 @@
+"""The local copy of a log whose home is a chain: the same bytes at the same places.
+
+A link is sent after its bytes are durable here, so a directory that was not lost holds at least what its own epochs
+have in the chain, and perhaps a tail that was never sent. Where another directory led meanwhile, or the bytes differ,
+the tail is of a history that did not happen: it is moved aside, never silently dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from contextlib import suppress
+
+from tenure.chain.link import Run
+from tenure.chain.place import End
+from tenure.chain.stored_checkpoint import sha256
+from tenure.log.disk import Disk, File, write_whole
+from tenure.log.frame import CHUNK_BYTES, nonzero_end
+from tenure.log.segment import SEGMENTS, segment_name, segment_numbers
+from tenure.log.spare_segments import unpublished_name
+from tenure.log.unpublished import begun_segments, clear_spares
+
+__all__ = ["DIVERGED", "LocalCopy"]
+
+DIVERGED = "diverged"
+_OPEN_MAX = 4
+
+
+class LocalCopy:
+    """The segment files of a directory while links are read into them. Every method may raise OSError."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._files: dict[int, File] = {}
+        #: Bytes that were moved aside.
+        self.diverged_bytes = 0
+
+    def first_difference(self, runs: Sequence[Run]) -> End | None:
+        """Return the first place where the bytes of a link are not here; None where all of them are."""
+        for run in runs:
+            if run.offset == 0:
+                self._publish(run)
+            here = self._read(run)
+            if here != run.data:
+                same = next((at for at, byte in enumerate(here) if byte != run.data[at]), len(here))
+                return End(run.segment, run.offset + same)
+        return None
+
+    def _read(self, run: Run) -> bytes:
+        with suppress(FileNotFoundError):
+            return self._disk.pread(self._file(run.segment, create=False), len(run.data), run.offset)
+        return b""
+
+    def _publish(self, run: Run) -> None:
+        """Give a segment its name where its writer died between the link that begins it and that."""
+        name = unpublished_name(run.segment)
+        if run.segment in segment_numbers(self._disk) or name.rpartition("/")[2] not in self._disk.listdir(SEGMENTS):
+            return
+        file = self._disk.open(name)
+        try:
+            is_same = self._disk.pread(file, len(run.data), 0) == run.data
+        finally:
+            self._disk.close(file)
+        if is_same:
+            self._disk.rename(name, segment_name(run.segment))
+            self._disk.sync_dir(SEGMENTS)
+
+    def write(self, runs: Sequence[Run]) -> None:
+        """Write the bytes of a link at their places."""
+        for run in runs:
+            write_whole(self._disk, self._file(run.segment, create=True), run.data, offset=run.offset)
+
+    def cut(self, end: End, *, aside: str) -> None:
+        """Move everything behind ``end`` to ``diverged/<aside>``, durably; nothing where there is nothing.
+
+        It is moved before it is removed here, so that a power loss in between leaves it in two places.
+        """
+        self.close()
+        later = [segment_name(number) for number in segment_numbers(self._disk) if number > end.segment]
+        later += [unpublished_name(number) for number in begun_segments(self._disk)]
+        tail = self._tail(end)
+        if later or tail:
+            self._make_aside(aside)
+            if tail:
+                self._keep(tail, f"{DIVERGED}/{aside}/{end.segment:010d}-{end.offset:010d}.part")
+            self._move_all(later, aside=aside)
+        clear_spares(self._disk)
+        if end.segment in segment_numbers(self._disk):
+            self._disk.truncate(self._file(end.segment, create=False), end.offset)
+
+    def has_segment(self, number: int, size: int, digest: str) -> bool:
+        """Return whether a whole segment is here already."""
+        with suppress(FileNotFoundError):
+            data = self._disk.pread(self._file(number, create=False), size, 0)
+            return len(data) == size and sha256(data) == digest
+        return False
+
+    def keep_only(self, numbers: Set[int], *, aside: str) -> None:
+        """Move every segment but these to ``diverged/<aside>``, durably."""
+        self.close()
+        names = [segment_name(number) for number in segment_numbers(self._disk) if number not in numbers]
+        names += [unpublished_name(number) for number in begun_segments(self._disk)]
+        if names:
+            self._move_all(names, aside=aside)
+        clear_spares(self._disk)
+
+    def _tail(self, end: End) -> bytes:
+        """Return what the segment of the end holds behind it, without the zeros that no byte was written to."""
+        with suppress(FileNotFoundError):
+            file = self._file(end.segment, create=False)
+            size = self._disk.size(file)
+            stop = nonzero_end(lambda count, offset: self._disk.pread(file, count, offset), end.offset, end=size)
+            return self._disk.pread(file, max(0, stop - end.offset), end.offset)
+        return b""
+
+    def _keep(self, data: bytes, name: str) -> None:
+        file = self._disk.create(name)
+        try:
+            for start in range(0, len(data), CHUNK_BYTES):
+                write_whole(self._disk, file, data[start : start + CHUNK_BYTES], offset=start)
+            self._disk.sync(file)
+        finally:
+            self._disk.close(file)
+        self.diverged_bytes += len(data)
+
+    def _make_aside(self, aside: str) -> None:
+        self._disk.mkdir(DIVERGED)
+        self._disk.mkdir(f"{DIVERGED}/{aside}")
+
+    def _move_all(self, names: Sequence[str], *, aside: str) -> None:
+        self._make_aside(aside)
+        for name in names:
+            file = self._disk.open(name)
+            self.diverged_bytes += self._disk.size(file)
+            self._disk.close(file)
+            self._disk.rename(name, f"{DIVERGED}/{aside}/{name.rpartition('/')[2]}")
+        for name in (f"{DIVERGED}/{aside}", DIVERGED, SEGMENTS, ""):
+            self._disk.sync_dir(name)
+
+    def sync(self) -> None:
+        """Make all that was written durable, and let go of the files."""
+        for file in self._files.values():
+            self._disk.sync(file)
+        self.close()
+        self._disk.mkdir(SEGMENTS)
+        self._disk.sync_dir(SEGMENTS)
+        self._disk.sync_dir("")
+
+    def close(self) -> None:
+        """Let go of the files."""
+        while self._files:
+            self._disk.close(self._files.popitem()[1])
+
+    def _file(self, number: int, *, create: bool) -> File:
+        file = self._files.get(number)
+        if file is None:
+            name = segment_name(number)
+            exists = number in segment_numbers(self._disk)
+            if not exists and not create:
+                raise FileNotFoundError(name)
+            if create:
+                self._disk.mkdir(SEGMENTS)
+            self._sync_oldest()
+            file = self._disk.open(name, write=True) if exists else self._disk.create(name)
+            self._files[number] = file
+        return file
+
+    def _sync_oldest(self) -> None:
+        """Make room for another open file: links go from one segment to the next, so the first ones are done."""
+        while len(self._files) >= _OPEN_MAX:
+            file = self._files.pop(next(iter(self._files)))
+            self._disk.sync(file)
+            self._disk.close(file)

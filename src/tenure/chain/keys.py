@@ -1,0 +1,25 @@
+"""The keys of a home's objects."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["CHAIN", "HOME", "hint_key", "link_key", "mark_key"]
+
+HOME: Final = "home.json"
+CHAIN: Final = "chain/"
+
+
+def link_key(epoch: int, number: int) -> str:
+    """Return the key of a slot: an epoch has a directory, and its links are numbered from 0 on."""
+    return f"{CHAIN}{epoch:010d}/{number:020d}"
+
+
+def mark_key(epoch: int) -> str:
+    """Return the key of the mark of an epoch: while it is absent, nothing of the epoch was ever deleted."""
+    return f"freed/{epoch:010d}"
+
+
+def hint_key(member: str) -> str:
+    """Return the key under which a member says that it is alive; a hint, never a proof."""
+    return f"members/{member}.json"

@@ -1,0 +1,134 @@
+"""A link: one object of the chain, which holds the bytes of whole batches, or ends an epoch and begins the next.
+
+    magic 8 · format u32 · kind u8 · flags u8 · pad u16 · log id 16 · epoch u32 · number u64
+    prev 16 · nonce 16 · directory 16 · log_ms u64 · beat_ms u32 · first_batch u64 · last_batch u64
+    url length u16 · url
+    runs u16, then per run: segment u32 · offset u32 · length u32 · bytes              crc32c of all before it u32
+
+A run is a piece of a segment at its place, so a copy of the log that is written from links is the same, byte for byte.
+``prev`` is the digest of the link before: a reader that went through another history cannot go on with this one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from enum import IntEnum
+from struct import Struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from tenure.errors import Corrupt
+
+__all__ = ["DIGEST_BYTES", "FORMAT", "NO_DIGEST", "Kind", "Link", "Run", "digest"]
+
+_MAGIC: Final = b"TENURLNK"
+FORMAT: Final = 1
+DIGEST_BYTES: Final = 16
+NO_DIGEST: Final = bytes(DIGEST_BYTES)
+
+_HEAD: Final = Struct("<8sIBBH16sIQ16s16s16sQIQQH")
+_COUNT: Final = Struct("<H")
+_RUN: Final = Struct("<III")
+_CRC: Final = Struct("<I")
+_RELEASED: Final = 1
+
+
+class Kind(IntEnum):
+    """What a link does: it carries batches, or it ends its epoch."""
+
+    DATA = 1
+    FENCE = 2
+
+
+class Run(NamedTuple):
+    """A piece of a segment."""
+
+    segment: int
+    offset: int
+    data: bytes
+
+    @property
+    def end(self) -> int:
+        return self.offset + len(self.data)
+
+
+class Link(NamedTuple):
+    """One link. ``epoch`` is the leadership that it belongs to; a fence, which lies in the epoch before, begins it."""
+
+    kind: Kind
+    log_id: bytes
+    epoch: int
+    number: int
+    prev: bytes
+    #: Of the fence that began the epoch: no two are the same.
+    nonce: bytes = bytes(16)
+    #: The directory whose process wrote it, for as long as that directory is.
+    directory: bytes = bytes(16)
+    log_ms: int = 0
+    #: The next link comes within this time; 0: nothing is promised.
+    beat_ms: int = 0
+    first_batch: int = 0
+    last_batch: int = 0
+    url: str = ""
+    runs: Sequence[Run] = ()
+    #: Its writer sends nothing after it, so that a successor need not wait.
+    is_released: bool = False
+
+    @property
+    def is_fence(self) -> bool:
+        return self.kind is Kind.FENCE
+
+    def pack(self) -> bytes:
+        """Return the bytes of the object; they never change once they were sent."""
+        url = self.url.encode()
+        flags = _RELEASED if self.is_released else 0
+        about = (self.log_id, self.epoch, self.number, self.prev, self.nonce, self.directory)
+        times = (self.log_ms, self.beat_ms, self.first_batch, self.last_batch)
+        parts = [_HEAD.pack(_MAGIC, FORMAT, self.kind, flags, 0, *about, *times, len(url)), url]
+        parts.append(_COUNT.pack(len(self.runs)))
+        for run in self.runs:
+            parts += (_RUN.pack(run.segment, run.offset, len(run.data)), run.data)
+        crc = 0
+        for part in parts:
+            crc = crc32c(part, crc)
+        return b"".join((*parts, _CRC.pack(crc)))
+
+    @classmethod
+    def unpack(cls, data: bytes, key: str) -> Link:
+        """Decode an object; raises Corrupt where it is damaged, of a newer format, or no link."""
+        if data[:8] == _MAGIC and len(data) >= 12 and (version := int.from_bytes(data[8:12], "little")) > FORMAT:
+            message = f"{key} has format {version}, this program reads up to {FORMAT}: use a newer one"
+            raise Corrupt(message, code="format_too_new", key=key, format=version)
+        if len(data) < _HEAD.size + _CRC.size or data[:8] != _MAGIC:
+            raise Corrupt(f"{key} is no link of a chain: something else wrote there", key=key)
+        if crc32c(data[: -_CRC.size]) != _CRC.unpack(data[-_CRC.size :])[0]:
+            raise Corrupt(f"{key} fails its checksum: it is damaged in the store", key=key)
+        try:
+            return cls._decode(data)
+        except (struct.error, ValueError) as error:
+            raise Corrupt(f"{key} cannot be read: {error}", key=key) from error
+
+    @classmethod
+    def _decode(cls, data: bytes) -> Link:
+        _, _, kind, flags, _, *fields, url_bytes = _HEAD.unpack_from(data)
+        at = _HEAD.size + url_bytes
+        url = data[_HEAD.size : at].decode()
+        [count] = _COUNT.unpack_from(data, at)
+        at += _COUNT.size
+        runs = []
+        for _ in range(count):
+            segment, offset, length = _RUN.unpack_from(data, at)
+            at += _RUN.size
+            runs.append(Run(segment, offset, data[at : at + length]))
+            at += length
+        if at != len(data) - _CRC.size:
+            raise ValueError(f"its parts take {at + _CRC.size} bytes, it has {len(data)}")
+        return cls(Kind(kind), *fields, url, runs, bool(flags & _RELEASED))
+
+
+def digest(data: bytes) -> bytes:
+    """Return what the next link says of this one: the first half of the SHA-256 of the whole object."""
+    return hashlib.sha256(data).digest()[:DIGEST_BYTES]
