@@ -14,10 +14,11 @@ from contextlib import suppress
 
 from tenure.errors import Corrupt, NotFound, Overloaded
 from tenure.log.disk import Disk, File
+from tenure.log.features import FEATURES, NO_FEATURES
 from tenure.log.interface import Position, UnknownPosition
 from tenure.log.opening import check_declared
 from tenure.log.recovery import Scan, locate
-from tenure.log.segment import HEAD_BYTES, Head, list_heads, read_head, segment_name, segment_numbers
+from tenure.log.segment import HEAD_BYTES, Head, find_features, list_heads, read_head, segment_name, segment_numbers
 from tenure.log.spare_segments import unpublished_name
 from tenure.log.unpublished import find_unpublished
 
@@ -39,6 +40,7 @@ class Source:
         #: Where the backup ends, after the last batch that is whole, and the epoch of that batch.
         self.end = Position(0, 0, 0)
         self.epoch = 0
+        self.features = NO_FEATURES
 
     def hold(self) -> None:
         """Hold the log as it is now. Raises NotFound without a log, Corrupt for a damaged one, OSError."""
@@ -57,6 +59,9 @@ class Source:
         self._hold_on()
         self._open_held(self.heads[-1])
         self.end, self.epoch = self._find_end()
+        # Only the newest segment can be without a frame.
+        newest = [(segment_name(head.number), head) for head in self.heads[-2:]]
+        self.features = find_features(self, newest, known=FEATURES) or NO_FEATURES
 
     def _find_end(self) -> tuple[Position, int]:
         """Return where the last whole batch ends, and its epoch. Raises Corrupt where damage follows it.
@@ -99,7 +104,7 @@ class Source:
             name = segment_name(before.number) if before.number in published else unpublished_name(before.number)
             found = find_unpublished(self._disk, before, name)
             if found is not None:
-                return found[0]
+                return found.head
         return None
 
     def _hold_on(self) -> None:
