@@ -17,6 +17,7 @@ from tenure.backup.verify import verify_backup
 from tenure.errors import Conflict, Corrupt, Invalid, NotFound, Overloaded
 from tenure.log import FileLog, checkpoint
 from tenure.log.disk import PosixDisk
+from tenure.log.features import Feature
 from tenure.log.segment import segment_name, segment_numbers
 from tenure.log.spare_segments import unpublished_name
 from tenure.testing.simdisk import SimDisk
@@ -293,6 +294,16 @@ def test_a_backup_into_its_own_data_directory_is_refused(tmp_path: Path):
         with open_place(where) as place, pytest.raises(Invalid, match="name another place"):
             taken(disk, place)
     assert not (tmp_path / "data" / "backup").exists()
+
+
+def test_a_log_with_a_feature_that_this_version_does_not_know_is_refused_before_anything_is_written():
+    disk, store = SimDisk(), SimStore()
+    log = FileLog.open(disk, known=[Feature("widgets", "9.1.0")])
+    list(log.replay())
+    log.close()
+    with place_on(store) as place, pytest.raises(Corrupt, match=r"needs Tenure 9\.1\.0") as caught:
+        taken(disk, place)
+    assert (caught.value.code, store.objects) == ("unknown_feature", {})
 
 
 def test_a_directory_without_a_log_is_refused_before_anything_is_written():
