@@ -1,0 +1,84 @@
+"""The collector, run by a leader: sealed segments, checkpoints, marks and deletes (R6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.chain.model.links import ancestors, fences, link, next_slot
+from tests.chain.model.reading import sealed, start_of_bytes
+from tests.chain.model.rules import Case
+from tests.chain.model.world import Member, Role, World
+
+__all__ = ["checkpoint", "checkpoint_due", "delete", "deletable", "freeable", "mark", "reaches", "upload", "uploads"]
+
+
+def uploads(case: Case, world: World, member: Member) -> list[int]:
+    """Return the sealed segments that this leader could upload."""
+    return [number for number in sealed(case, member.at) if number not in world.segments]
+
+
+def upload(world: World, number: int) -> World:
+    """Upload a sealed segment."""
+    return world._replace(segments=tuple(sorted((*world.segments, number))))
+
+
+def checkpoint_due(case: Case, world: World, member: Member) -> bool:
+    """Report whether this leader may write a checkpoint that is newer than the newest."""
+    if next_slot(member.at) <= next_slot(world.checkpoint):
+        return False
+    return not case.rules.upload_first or not uploads(case, world, member)
+
+
+def checkpoint(world: World, member: Member) -> World:
+    """Write a checkpoint of the committed history. Only the newest is kept, the boldest choice for a collector."""
+    return world._replace(checkpoint=member.at)
+
+
+def freeable(case: Case, world: World, member: Member) -> Iterator[int]:
+    """Yield the fences of epochs that this leader knows to be closed and to lie wholly below the floor."""
+    if world.checkpoint == 0:
+        return
+    floor = start_of_bytes(case, world.checkpoint) if case.rules.keep_open_segment else world.checkpoint
+    for fence in fences(member.at):
+        noted = not case.rules.place_before_free or fence in ancestors(member.place)
+        if noted and fence in ancestors(floor) and link(fence).number > 0:
+            yield fence
+
+
+def reaches(case: Case, world: World, epoch: int) -> bool:
+    """Report whether the floor lies within this epoch, so that a collector of single links could free some."""
+    floor = link(start_of_bytes(case, world.checkpoint))
+    return floor.epoch == epoch and not floor.is_fence
+
+
+def mark(case: Case, world: World, epoch: int) -> World:
+    """Create the mark of an epoch. Its links are older than a grant, so its leader's honest clocks show a lapse."""
+    world = world._replace(marks=tuple(sorted((*world.marks, epoch))))
+    if not case.rules.keep_longer_than_grant:
+        return world
+    members = tuple(sorted(_lapse(case, member, epoch) for member in world.members))
+    return world._replace(members=members)
+
+
+def _lapse(case: Case, member: Member, epoch: int) -> Member:
+    if member.role == Role.LEADING and next_slot(member.at)[0] == epoch:
+        member = member._replace(lapsed=True)
+    if member.snapshot and not case.bounds.clocks_go_back:
+        before = Member(*member.snapshot)  # type: ignore[arg-type]
+        member = member._replace(snapshot=tuple(_lapse(case, before, epoch)))
+    return member
+
+
+def deletable(case: Case, world: World, member: Member) -> Iterator[int]:
+    """Yield the links that this leader may delete: by number, below the fence of a freed epoch."""
+    for fence in freeable(case, world, member):
+        epoch, end = link(fence).slot
+        if case.rules.mark_first and epoch not in world.marks:
+            continue
+        last = end + (not case.rules.keep_fences)
+        yield from (number for number in world.slots if link(number).epoch == epoch and link(number).number < last)
+
+
+def delete(world: World, number: int) -> World:
+    """Delete one link."""
+    return world._replace(slots=tuple(each for each in world.slots if each != number))
