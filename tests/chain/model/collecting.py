@@ -9,29 +9,26 @@ from tests.chain.model.reading import sealed, start_of_bytes
 from tests.chain.model.rules import Case
 from tests.chain.model.world import Member, Role, World
 
-__all__ = ["checkpoint", "checkpoint_due", "delete", "deletable", "freeable", "mark", "reaches", "upload", "uploads"]
+__all__ = ["checkpoint", "deletable", "delete", "freeable", "mark", "place_due", "reaches"]
 
 
-def uploads(case: Case, world: World, member: Member) -> list[int]:
-    """Return the sealed segments that this leader could upload."""
-    return [number for number in sealed(case, member.at) if number not in world.segments]
+def checkpoint(case: Case, world: World, member: Member) -> World:
+    """Upload the sealed segments that are missing, then write a checkpoint of the committed history.
+
+    Only the newest checkpoint is kept: the boldest choice for a collector.
+    """
+    segments = world.segments
+    if case.rules.upload_first:
+        segments = tuple(sorted({*segments, *sealed(case, member.at)}))
+    return world._replace(checkpoint=member.at, segments=segments)
 
 
-def upload(world: World, number: int) -> World:
-    """Upload a sealed segment."""
-    return world._replace(segments=tuple(sorted((*world.segments, number))))
-
-
-def checkpoint_due(case: Case, world: World, member: Member) -> bool:
-    """Report whether this leader may write a checkpoint that is newer than the newest."""
-    if next_slot(member.at) <= next_slot(world.checkpoint):
+def place_due(case: Case, world: World, member: Member) -> bool:
+    """Report whether the durable place must move before an epoch can be freed."""
+    if not case.rules.place_before_free or not world.checkpoint:
         return False
-    return not case.rules.upload_first or not uploads(case, world, member)
-
-
-def checkpoint(world: World, member: Member) -> World:
-    """Write a checkpoint of the committed history. Only the newest is kept, the boldest choice for a collector."""
-    return world._replace(checkpoint=member.at)
+    below = ancestors(start_of_bytes(case, world.checkpoint))
+    return any(number in below and number not in ancestors(member.place) for number in fences(member.at))
 
 
 def freeable(case: Case, world: World, member: Member) -> Iterator[int]:
@@ -61,7 +58,8 @@ def mark(case: Case, world: World, epoch: int) -> World:
 
 
 def _lapse(case: Case, member: Member, epoch: int) -> Member:
-    if member.role == Role.LEADING and next_slot(member.at)[0] == epoch:
+    leading = member.role == Role.LEADING and next_slot(member.at)[0] == epoch
+    if leading or (member.role == Role.FENCING and next_slot(member.sent)[0] == epoch):
         member = member._replace(lapsed=True)
     if member.snapshot and not case.bounds.clocks_go_back:
         before = Member(*member.snapshot)  # type: ignore[arg-type]

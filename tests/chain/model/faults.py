@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.chain.model.links import NONE, link, operations
 from tests.chain.model.rules import Case
-from tests.chain.model.world import Member, World, replace
+from tests.chain.model.world import Member, Role, World, replace
 
-__all__ = ["burn", "crash", "forget", "lose_power", "restore", "take_snapshot"]
+__all__ = ["burn", "clone", "crash", "forget", "lose_power", "restore", "take_snapshot"]
 
 
 def crash(case: Case, world: World, index: int) -> World:
@@ -55,7 +55,23 @@ def forget(case: Case, world: World) -> World:
     top = world.top
     while top not in slots:
         top = link(top).prev
-    members = tuple(sorted(member._replace(sure=False) for member in world.members))
+    members = tuple(sorted(_unsure(case, member) for member in world.members))
     left = world.left._replace(forgets=world.left.forgets - 1)
     assert top != NONE
     return world._replace(slots=slots, members=members, left=left, top=top, denied=())
+
+
+def _unsure(case: Case, member: Member) -> Member:
+    """Note that the store lost something: an outage that the leader's clocks show, unless it was silent."""
+    lapsed = member.lapsed or (member.role == Role.LEADING and not case.bounds.forgets_silently)
+    return member._replace(sure=False, lapsed=lapsed)
+
+
+def clone(case: Case, world: World, index: int) -> World:
+    """Run a second machine from a snapshot, beside the first."""
+    member = world.members[index]
+    copy = Member(*member.snapshot)._replace(replied=False, went_back=True)  # type: ignore[arg-type]
+    left = world.left._replace(clones=world.left.clones - 1)
+    member = member._replace(snapshot=(), went_back=True)
+    members = (*world.members[:index], member, *world.members[index + 1 :], copy)
+    return world._replace(members=tuple(sorted(members)), left=left)

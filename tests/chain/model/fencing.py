@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.chain.model.explore import Violation
-from tests.chain.model.links import NONE, Link, ancestors, intern, link, next_slot, operations, path
+from tests.chain.model.links import GENESIS, NONE, Link, ancestors, intern, link, next_slot, operations, path
 from tests.chain.model.reading import begin_anew, corrupt
 from tests.chain.model.rules import Case
 from tests.chain.model.world import Member, Role, World, claim, occupant, replace, settle
@@ -55,12 +55,18 @@ def prove(case: Case, world: World, index: int) -> World:
         case "slot behind":
             sound = occupant(world, (epoch, number + 1)) == NONE
         case "link before":
-            sound = occupant(world, link(member.at).slot) == member.at
+            sound = _are_there(world, [member.at])
+        case "links before":
+            sound = _are_there(world, [member.place or GENESIS, *path(member.at, member.place)])
         case "mark":
             return _after_mark(case, world, index)
     if not sound:
         return corrupt(case, world, index, epoch=epoch)
     return replace(world, index, member._replace(step=member.step + 1))
+
+
+def _are_there(world: World, numbers: list[int]) -> bool:
+    return all(occupant(world, link(number).slot) == number for number in numbers)
 
 
 def _looks(case: Case) -> list[str]:
@@ -71,7 +77,7 @@ def _looks(case: Case) -> list[str]:
     return [
         *(["fence"] if rules.read_back else []),
         *(["slot behind"] if rules.slot_behind else []),
-        *(["link before"] if rules.link_before == "after" else []),
+        *({"one": ["link before"], "all": ["links before"]}.get(rules.links_before, [])),
         "mark",
     ]
 
@@ -87,10 +93,12 @@ def _lead(case: Case, world: World, index: int) -> World:
     """Lead the epoch that the fence begins, with the local tail or without it."""
     member = world.members[index]
     fence = member.sent
-    led = member._replace(role=Role.LEADING, at=fence, sent=NONE, step=0, leads=False, lapsed=False)
+    led = member._replace(role=Role.LEADING, at=fence, sent=NONE, step=0, leads=False)
+    lapsed = member.lapsed and case.rules.lapse_since_fence
+    led = led._replace(lapsed=lapsed or (case.rules.first_link_looks and case.bounds.forgets > 0))
     if not member.leads:
         _check_payloads(case, member)
-        led = led._replace(place=fence, tail=_tail(case, member), missing=(), went_back=False, clean=True)
+        led = led._replace(place=fence, tail=_tail(case, member), missing=(), clean=True)
     world = replace(world, index, led)
     return claim(world, fence) if member.sure else world
 
@@ -100,7 +108,7 @@ def _tail(case: Case, member: Member) -> tuple[int, ...]:
     rules, fence = case.rules, member.sent
     history = operations(fence)
     unshipped = tuple(number for number in member.tail if number not in history)
-    kept = bool(unshipped) and _continues(case, member)
+    kept = bool(unshipped) and _continues(member)
     if rules.tail != "own":
         kept = rules.tail == "always"
     if unshipped and not kept and rules.tail_before_place and _alone(member):
@@ -108,13 +116,13 @@ def _tail(case: Case, member: Member) -> tuple[int, ...]:
     return unshipped if kept else ()
 
 
-def _continues(case: Case, member: Member) -> bool:
+def _continues(member: Member) -> bool:
     """Decide T2 as a member can: only own fences on an unbroken walk, and the same bytes where both have some."""
     if not member.clean:
         return False
     added = operations(member.sent)[len(operations(member.place)) :]
     both = min(len(added), len(member.tail))
-    return not case.rules.compare_tail or added[:both] == member.tail[:both]
+    return added[:both] == member.tail[:both]
 
 
 def _check_payloads(case: Case, member: Member) -> None:

@@ -46,12 +46,20 @@ def _mine(case: Case, world: World, index: int) -> World:
     member, rules = world.members[index], case.rules
     if member.role == Role.FENCING:
         return fence_created(case, world, index)
-    look = rules.look_after_commit == "always" or (rules.look_after_commit == "lapse" and member.lapsed)
-    if look and link(member.sent).epoch in world.marks:
+    if _is_due(rules.look_after_commit, member) and link(member.sent).epoch in world.marks:
         return replace(world, index, member.stopped())
-    committed = member._replace(at=member.sent, sent=NONE, replied=False, lapsed=False)
+    sure = member.sure
+    if _is_due(rules.link_before_commit, member) and case.bounds.forgets:
+        if occupant(world, link(member.at).slot) != member.at:
+            return corrupt(case, world, index, epoch=link(member.at).epoch)
+        sure = member.sent in world.slots
+    committed = member._replace(at=member.sent, sent=NONE, replied=False, lapsed=False, sure=sure)
     world = replace(world, index, committed)
-    return claim(world, member.sent) if member.sure else world
+    return claim(world, member.sent) if sure else world
+
+
+def _is_due(when: str, member: Member) -> bool:
+    return when == "always" or (when == "lapse" and member.lapsed)
 
 
 def _anothers(case: Case, world: World, index: int, *, there: int) -> World:

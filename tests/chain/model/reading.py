@@ -1,21 +1,13 @@
-"""A member reads: it starts at its durable place or at the newest checkpoint, and applies links up to the end (R5)."""
+"""A member reads: it begins at its durable place or at the newest checkpoint, and applies links up to the end (R5)."""
 
 from __future__ import annotations
 
 from tests.chain.model.explore import Violation
-from tests.chain.model.links import GENESIS, NONE, ancestors, data_count, link, next_slot
+from tests.chain.model.links import GENESIS, ancestors, data_count, link, next_slot
 from tests.chain.model.rules import Case
 from tests.chain.model.world import Member, Role, World, occupant, replace
 
-__all__ = ["begin_anew", "corrupt", "read", "sealed", "start", "start_of_bytes"]
-
-
-def start(case: Case, world: World, index: int) -> World:
-    """Start the process: read on from the durable place, or begin anew with an empty directory."""
-    member = world.members[index]
-    if member.place == NONE:
-        return begin_anew(case, world, index)
-    return replace(world, index, member._replace(role=Role.WALKING, at=member.place, clean=True))
+__all__ = ["begin_anew", "corrupt", "read", "sealed", "start_of_bytes"]
 
 
 def begin_anew(case: Case, world: World, index: int) -> World:

@@ -19,11 +19,14 @@ class Rules:
     conflict: Literal["unknown", "another's"] = "unknown"  # R2a: 409 on an empty key decides nothing
     look_after_fence: bool = True  # R4: a fence counts only if the mark of its epoch is absent afterwards
     look_after_commit: Literal["never", "lapse", "always"] = "lapse"  # R2b
+    lapse_since_fence: bool = True  # R2b: before the first link, a lapse counts from when the fence was first sent
     look_at_fences: bool = True  # R5, R5b: a reader looks for the mark when it leaves an epoch
     look_before_denial: bool = True  # R7: "nothing changed" only if the mark is absent
     own_data: Literal["unknown", "denied"] = "unknown"  # R7: a later data link of my own epoch decides nothing
     own_fence: Literal["unknown", "denied"] = "unknown"  # R7: a fence of my own directory decides nothing either
-    link_before: Literal["after", "before", "never"] = "after"  # R4+: when a candidate reads the link before its fence
+    links_before: Literal["all", "one", "one, too early", "none"] = "all"  # R4+: what a candidate reads after its fence
+    link_before_commit: Literal["never", "lapse", "always"] = "lapse"  # R4+: a leader reads the link before as well
+    first_link_looks: bool = True  # R2c: the first link of an epoch counts as one after a lapse, if the store may forget
     slot_behind: bool = True  # R4+: a candidate looks at the slot behind its fence
     read_back: bool = True  # R2c: a candidate reads its fence back
     mark_first: bool = True  # R6: the mark comes before the first delete
@@ -35,7 +38,6 @@ class Rules:
     keep_longer_than_grant: bool = True  # keep_s > grant_ms: what is freed was idle for longer than a grant
     nonce_first: bool = True  # T1: the nonce is on disk before its fence is sent
     tail: Literal["own", "always", "never"] = "own"  # T2: the tail is shipped if only this directory fenced
-    compare_tail: bool = True  # T2: ... and every byte that the chain has too was equal
     tail_before_place: bool = True  # T3: the tail is moved away before the durable place moves past a foreign fence
     write_own_links: bool = True  # b, strictly: links of own epochs are written too, the directory may have gone back
     sync_before_place: bool = True  # L1: what the durable place covers was synced before
@@ -55,8 +57,11 @@ class Bounds:
     collector: bool = False
     segment_links: int = 1
     restores: int = 0  # a leader's machine is set back to a snapshot
+    restored_candidates: bool = False  # ... or a candidate's, taken while its fence is under way
     clocks_go_back: bool = False  # ... with both of its clocks
     forgets: int = 0  # the store loses its newest object
+    forgets_silently: bool = False  # ... while the leader goes on: no lapse shows it
+    clones: int = 0  # a second machine runs from the snapshot
 
 
 @dataclass(frozen=True, slots=True)

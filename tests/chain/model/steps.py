@@ -54,7 +54,7 @@ def member_steps(case: Case, world: World, index: int) -> Iterator[Step]:
     member = world.members[index]
     match member.role:
         case Role.OFF:
-            yield f"start at {_named(member.place)}", partial(reading.start, case, world, index)
+            yield "start with an empty directory", partial(reading.begin_anew, case, world, index)
         case Role.WALKING:
             yield from _walking(case, world, index)
         case Role.READY:
@@ -76,7 +76,7 @@ def _walking(case: Case, world: World, index: int) -> Iterator[Step]:
         yield f"find epoch {slot[0]} freed", partial(reading.begin_anew, case, world, index)
     if not world.left.fences:
         return
-    if case.bounds.forgets and case.rules.link_before == "before":
+    if case.bounds.forgets and case.rules.links_before == "one, too early":
         yield "read the link before", partial(fencing.read_link_before, case, world, index)
     else:
         yield f"challenge at {slot}", partial(fencing.challenge, case, world, index)
@@ -97,7 +97,7 @@ def _leader_steps(case: Case, world: World, index: int) -> Iterator[Step]:
         return
     if left.operations:
         yield "write", partial(leading.write, case, world, index)
-    if case.bounds.collector and member.place != member.at:
+    if case.bounds.collector and collecting.place_due(case, world, member):
         yield f"note the place {_named(member.at)}", partial(leading.note_place, case, world, index)
     if not member.sure and not member.replied:
         yield f"read back {_named(member.at)}", partial(leading.read_back, case, world, index)
@@ -113,10 +113,8 @@ def _leader_steps(case: Case, world: World, index: int) -> Iterator[Step]:
 def _collector_steps(case: Case, world: World, member: Member) -> Iterator[Step]:
     if not case.bounds.collector or member.role != Role.LEADING:
         return
-    for number in collecting.uploads(case, world, member):
-        yield f"upload the segment of {_named(number)}", partial(collecting.upload, world, number)
-    if collecting.checkpoint_due(case, world, member):
-        yield f"checkpoint {_named(member.at)}", partial(collecting.checkpoint, world, member)
+    if next_slot(member.at) > next_slot(world.checkpoint):
+        yield f"checkpoint {_named(member.at)}", partial(collecting.checkpoint, case, world, member)
     living = next_slot(member.at)[0]
     if not case.rules.closed_epochs_only and living not in world.marks and collecting.reaches(case, world, living):
         yield f"mark the living epoch {living}", partial(collecting.mark, case, world, living)
@@ -132,17 +130,23 @@ def _collector_steps(case: Case, world: World, member: Member) -> Iterator[Step]
 
 def _fault_steps(case: Case, world: World, index: int) -> Iterator[Step]:
     member, left = world.members[index], world.left
-    alive = member.role not in (Role.OFF, Role.CORRUPT)
-    if alive and left.crashes:
-        yield f"crash of {_described(member)}", partial(faults.crash, case, world, index)
-    if alive and left.power_losses:
-        yield f"power loss of {_described(member)}", partial(faults.lose_power, case, world, index)
+    if (left.crashes or left.power_losses) and member.role != Role.CORRUPT and member != member.stopped():
+        if left.crashes:
+            yield f"crash of {_described(member)}", partial(faults.crash, case, world, index)
+        if left.power_losses:
+            yield f"power loss of {_described(member)}", partial(faults.lose_power, case, world, index)
     if member.place and left.burns:
         yield f"disk of {_described(member)} burns", partial(faults.burn, case, world, index)
-    if member.role == Role.LEADING and left.snapshots:
+    if left.snapshots and (member.role == Role.LEADING or _is_candidate(case, member)):
         yield f"snapshot of {_described(member)}", partial(faults.take_snapshot, case, world, index)
+    if member.snapshot and left.clones:
+        yield f"a clone of {_described(member)} runs", partial(faults.clone, case, world, index)
     if member.snapshot and left.restores:
         yield f"{_described(member)} goes back", partial(faults.restore, case, world, index)
+
+
+def _is_candidate(case: Case, member: Member) -> bool:
+    return case.bounds.restored_candidates and member.role == Role.FENCING
 
 
 def _named(number: int) -> str:

@@ -19,7 +19,7 @@ Numbers: TypeAlias = tuple[int, ...]
 
 
 class Role(IntEnum):
-    OFF = 0
+    OFF = 0  # has no directory and has read nothing
     WALKING = 1  # reads the chain
     READY = 2  # has read the link before the free slot (where the store may forget)
     FENCING = 3  # has sent a fence
@@ -63,8 +63,12 @@ class Member(NamedTuple):
         return tuple(number for number in self.tail if number not in known)
 
     def stopped(self) -> Member:
-        """Return the member after its process ended: the directory is left."""
-        return Member()._replace(**{name: getattr(self, name) for name in _DURABLE})
+        """Return the member after its process ended and, if it has a directory, started again at its durable place.
+
+        A member that does not read is as good as one that does not run, so starting again costs no step.
+        """
+        kept = Member()._replace(**{name: getattr(self, name) for name in _DURABLE})
+        return kept._replace(role=Role.WALKING, at=kept.place, clean=True) if kept.place else kept
 
 
 _DURABLE = ("place", "tail", "nonces", "missing", "made", "sure", "went_back", "snapshot")
@@ -82,6 +86,7 @@ class Left(NamedTuple):
     snapshots: int = 0
     restores: int = 0
     forgets: int = 0
+    clones: int = 0
 
 
 class World(NamedTuple):
@@ -100,7 +105,7 @@ def first_world(case: Case) -> World:
     """Return a world in which the creator of the genesis leads epoch 1, and the others know the genesis alone."""
     bounds = case.bounds
     leader = Member(role=Role.LEADING, at=GENESIS, place=GENESIS, clean=True, nonces=(1,), made=(1,))
-    other = Member(place=GENESIS)
+    other = Member(place=GENESIS).stopped()
     left = Left(
         operations=bounds.operations,
         fences=bounds.fences,
@@ -108,9 +113,10 @@ def first_world(case: Case) -> World:
         power_losses=bounds.power_losses,
         burns=bounds.burns,
         renewals=bounds.renewals,
-        snapshots=min(bounds.restores, 1),
+        snapshots=min(bounds.restores + bounds.clones, 1),
         restores=bounds.restores,
         forgets=bounds.forgets,
+        clones=bounds.clones,
     )
     return World((GENESIS,), (*[other] * (bounds.members - 1), leader), left)
 
@@ -145,8 +151,12 @@ def settle(case: Case, world: World) -> World:
     return world._replace(air=tuple(air)) if len(air) < len(world.air) else world
 
 
+_members: dict[Member, Member] = {}
+
+
 def replace(world: World, index: int, member: Member) -> World:
-    """Return the world with one member changed."""
+    """Return the world with one member changed. Equal members are kept once."""
+    member = _members.setdefault(member, member)
     members = (*world.members[:index], member, *world.members[index + 1 :])
     return world._replace(members=tuple(sorted(members)))
 
