@@ -17,6 +17,7 @@ __all__ = ["LEFT_OUT", "PATHS"]
 
 PATHS: Final = (
     *("tests/contract", "tests/core", "tests/log", "tests/broker", "tests/model", "tests/testing", "tests/buffer"),
+    "tests/chain",
     *("tests/worker", "tests/export", "tests/http", "tests/bench"),
     *(f"tests/client/test_{name}.py" for name in ("config", "endpoint", "lanes", "batcher", "resuming")),
     *(f"tests/client/test_{name}.py" for name in ("retry", "sse")),

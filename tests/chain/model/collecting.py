@@ -27,7 +27,7 @@ def place_due(case: Case, world: World, member: Member) -> bool:
     """Report whether the durable place must move before an epoch can be freed."""
     if not case.rules.place_before_free or not world.checkpoint:
         return False
-    below = ancestors(start_of_bytes(case, world.checkpoint))
+    below = ancestors(_floor(case, world))
     return any(number in below and number not in ancestors(member.place) for number in fences(member.at))
 
 
@@ -35,11 +35,16 @@ def freeable(case: Case, world: World, member: Member) -> Iterator[int]:
     """Yield the fences of epochs that this leader knows to be closed and to lie wholly below the floor."""
     if world.checkpoint == 0:
         return
-    floor = start_of_bytes(case, world.checkpoint) if case.rules.keep_open_segment else world.checkpoint
+    below = ancestors(_floor(case, world))
     for fence in fences(member.at):
         noted = not case.rules.place_before_free or fence in ancestors(member.place)
-        if noted and fence in ancestors(floor) and link(fence).number > 0:
+        if noted and fence in below and link(fence).number > 0:
             yield fence
+
+
+def _floor(case: Case, world: World) -> int:
+    """Return the last link whose bytes are in the segments that the newest checkpoint names."""
+    return start_of_bytes(case, world.checkpoint) if case.rules.keep_open_segment else world.checkpoint
 
 
 def reaches(case: Case, world: World, epoch: int) -> bool:

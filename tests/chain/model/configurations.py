@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from tests.chain.model.rules import Bounds, Case, Rules
 
-__all__ = ["LONG", "SHORT", "Configuration"]
+__all__ = ["SHORT", "Configuration"]
 
 
 class Configuration(NamedTuple):
@@ -34,8 +34,8 @@ SHORT: Final = {
     "machine set back with both clocks, a look at every commit": _whole(
         Bounds(2, 2, 1, crashes=0, collector=True, restores=1, clocks_go_back=True), 13_116, rules=_EVERY_LOOK
     ),
-    "machine set back, one member": _whole(Bounds(1, 2, 2, crashes=1, restores=1, renewals=1), 12_908),
-    "machine cloned": _whole(Bounds(1, 2, 2, crashes=1, clones=1), 4_099),
+    "machine set back, one member": _whole(Bounds(1, 2, 2, crashes=1, restores=1, renewals=1), 12_586),
+    "machine cloned": _whole(Bounds(1, 2, 2, crashes=1, clones=1), 3_425),
     "store forgets data": _whole(Bounds(2, 2, 1, crashes=0, forgets=1), 6_570),
     "store forgets fences": _whole(Bounds(2, 1, 2, crashes=0, forgets=1), 3_222),
 }

@@ -26,7 +26,9 @@ class Rules:
     own_fence: Literal["unknown", "denied"] = "unknown"  # R7: a fence of my own directory decides nothing either
     links_before: Literal["all", "one", "one, too early", "none"] = "all"  # R4+: what a candidate reads after its fence
     link_before_commit: Literal["never", "lapse", "always"] = "lapse"  # R4+: a leader reads the link before as well
-    first_link_looks: bool = True  # R2c: the first link of an epoch counts as one after a lapse, if the store may forget
+    first_link_looks: bool = (
+        True  # R2c: the first link of an epoch counts as one after a lapse, if the store may forget
+    )
     slot_behind: bool = True  # R4+: a candidate looks at the slot behind its fence
     read_back: bool = True  # R2c: a candidate reads its fence back
     mark_first: bool = True  # R6: the mark comes before the first delete

@@ -32,7 +32,10 @@ def test_a_violation_comes_with_the_shortest_way_to_it():
     explored = explore(1, _steps, check=check, states_max=100)
     assert explored.violation is not None
     assert explored.violation.kind == "ten"
-    assert explored.trace[:-1] in {("add one", "double", "add one", "double"), ("double", "double", "add one", "double")}
+    assert explored.trace[:-1] in {
+        ("add one", "double", "add one", "double"),
+        ("double", "double", "add one", "double"),
+    }
 
 
 def test_a_step_that_violates_is_the_last_of_its_way():

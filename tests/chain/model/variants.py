@@ -62,7 +62,9 @@ VARIANTS: Final = {
     ),
     "an epoch above the durable place is freed": _variant(Rules(place_before_free=False), _ALONE, "disk"),
     "the place covers bytes that were not synced": _variant(
-        Rules(sync_before_place=False), Bounds(1, 1, 1, crashes=0, power_losses=1, renewals=1, collector=True), "payload"
+        Rules(sync_before_place=False),
+        Bounds(1, 1, 1, crashes=0, power_losses=1, renewals=1, collector=True),
+        "payload",
     ),
     "links of own epochs are not written": _variant(Rules(write_own_links=False), _SET_BACK, "payload"),
     # A store that forgets.
@@ -72,8 +74,6 @@ VARIANTS: Final = {
         Rules(links_before="one, too early"), Bounds(3, 1, 2, crashes=0, forgets=1), "diverged"
     ),
     "a leader reads back only its last link": _variant(Rules(link_before_commit="never"), _FORGETFUL, "lost"),
-    "the first link of an epoch is not followed by a look": _variant(
-        Rules(first_link_looks=False), _FORGETFUL, "lost"
-    ),
+    "the first link of an epoch is not followed by a look": _variant(Rules(first_link_looks=False), _FORGETFUL, "lost"),
     "the store forgets without a lapse": _variant(Rules(), _SILENT, "lost"),
 }
