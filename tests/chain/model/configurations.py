@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from tests.chain.model.rules import Bounds, Case, Rules
 
-__all__ = ["SHORT", "Configuration"]
+__all__ = ["LONG", "SHORT", "Configuration"]
 
 
 class Configuration(NamedTuple):
@@ -39,3 +39,5 @@ SHORT: Final = {
     "store forgets data": _whole(Bounds(2, 2, 1, crashes=0, forgets=1), 6_570),
     "store forgets fences": _whole(Bounds(2, 1, 2, crashes=0, forgets=1), 3_222),
 }
+
+LONG: Final[dict[str, Configuration]] = {}
