@@ -100,6 +100,31 @@ def test_the_tail_of_a_directory_that_another_overtook_is_moved_aside():
     assert b"tail 0" in left.content(diverged(left)[0])
 
 
+def test_a_tail_stays_aside_whenever_the_start_that_moved_it_is_cut_short():
+    store, disk = SimStore(), SimDisk()
+    log, _ = opened(store, disk)
+    put(log, b"shipped")
+    put(log, b"tail" + bytes(300), ship=False)
+    other, _ = opened(store, SimDisk(1))
+    for number in range(8):
+        put(other, b"theirs %d" % number)
+    other.close()
+    home, is_cut, number = store.snapshot(), True, 0
+    while is_cut:
+        store.restore(home)
+        left, at, is_cut, number = disk.kill(), len(store.calls) + number, False, number + 1
+        store.hook = lambda call, at=at: "refused" if call.number == at and call.key.startswith("chain/") else None
+        try:
+            opened(store, left)
+        except StoreRefused:
+            is_cut = True
+        store.hook = lambda call: None
+        left = left.kill()
+        opened(store, left)
+        assert any(b"tail" in left.content(name) for name in diverged(left)), number
+        is_cut = is_cut or number < 30  # the first calls are those of the probe
+
+
 def test_a_tail_is_moved_aside_also_where_the_other_leader_wrote_nothing():
     store, disk = SimStore(), SimDisk()
     log, _ = opened(store, disk)

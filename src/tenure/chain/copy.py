@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from contextlib import suppress
+from itertools import chain, count
 
 from tenure.chain.link import Run
 from tenure.chain.place import End
@@ -89,7 +90,8 @@ class LocalCopy:
     def cut(self, end: End, *, aside: str) -> None:
         """Move everything behind ``end`` to ``diverged/<aside>``, durably; nothing where there is nothing.
 
-        It is moved before it is removed here, so that a power loss in between leaves it in two places.
+        It is moved before it is removed here, so that a power loss in between leaves it in two places. What was moved
+        aside before stays as it is, also where a start that was cut short is made again.
         """
         kept = end.segment if end.offset >= HEAD_BYTES else end.segment - 1  # without its head, a segment is none
         for number in [number for number in self._files if number > kept]:
@@ -132,7 +134,7 @@ class LocalCopy:
         return b""
 
     def _keep(self, data: bytes, name: str) -> None:
-        file = self._disk.create(name)
+        file = self._disk.create(self._unused(name))
         try:
             for start in range(0, len(data), CHUNK_BYTES):
                 write_whole(self._disk, file, data[start : start + CHUNK_BYTES], offset=start)
@@ -140,6 +142,13 @@ class LocalCopy:
         finally:
             self._disk.close(file)
         self.diverged_bytes += len(data)
+
+    def _unused(self, name: str) -> str:
+        """Return a name that no file has yet: this one, or this one with a number."""
+        directory, _, base = name.rpartition("/")
+        taken = set(self._disk.listdir(directory))
+        names = chain([base], (f"{base}.{number}" for number in count(2)))
+        return f"{directory}/{next(each for each in names if each not in taken)}"
 
     def _make_aside(self, aside: str) -> None:
         self._disk.mkdir(DIVERGED)
@@ -151,7 +160,7 @@ class LocalCopy:
             file = self._disk.open(name)
             self.diverged_bytes += self._disk.size(file)
             self._disk.close(file)
-            self._disk.rename(name, f"{DIVERGED}/{aside}/{name.rpartition('/')[2]}")
+            self._disk.rename(name, self._unused(f"{DIVERGED}/{aside}/{name.rpartition('/')[2]}"))
         for name in (f"{DIVERGED}/{aside}", DIVERGED, SEGMENTS, ""):
             self._disk.sync_dir(name)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
+from functools import partial
 
 from tenure.chain.catch_up import CatchUp
 from tenure.chain.chain import Chain
@@ -51,7 +52,7 @@ class Member:
         self._clock = clock
         self._url = url
         self._is_over = is_over
-        self._catching_up = CatchUp(disk)
+        self._catching_up = CatchUp(disk, save=partial(save_notes, disk))
         self.notes: Notes | None = None
 
     async def lead(self) -> Leadership:
@@ -65,7 +66,6 @@ class Member:
         chain = Chain(self._store, bytes.fromhex(facts.log_id), self._settings)
         while True:
             notes = await self._catching_up.run(chain, notes)
-            save_notes(self._disk, notes)
             if not notes.may_lead_at_once:
                 await self._wait_for_silence(chain, notes)
             nonce = secrets.token_bytes(_NONCE_BYTES)

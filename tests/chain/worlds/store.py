@@ -9,7 +9,6 @@ from random import Random
 from typing import Final, Protocol
 
 from tenure.errors import TenureError
-from tenure.objects.store import ObjectExists, ObjectMissing
 from tenure.testing.simclient import SimClient
 from tenure.testing.simstore import SimStore
 from tenure.testing.store_faults import Call, Fault
@@ -117,7 +116,7 @@ class WorldStore(SimStore):
 
     def _land_later(self, act: Callable[[], None]) -> None:
         def land() -> None:
-            with contextlib.suppress(ObjectExists, ObjectMissing):
+            with contextlib.suppress(TenureError):  # nobody hears the answer
                 act()
 
         asyncio.get_running_loop().call_later(self._draws.uniform(*_LATE_S), land)
