@@ -18,7 +18,7 @@ COMPILE := $(BIN)/python tools/venv.py uv pip compile --quiet --generate-hashes 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run quick test test-full test-mutants lives worlds soak pytest lint types format bench bench-core bench-turns bench-upkeep bench-http bench-hostile bench-client bench-buffer bench-timers bench-console bench-spark bench-scale test-spark-matrix lock build clean
+.PHONY: help setup run quick test test-full test-mutants lives worlds soak pytest lint types format bench bench-core bench-chain bench-turns bench-upkeep bench-http bench-hostile bench-client bench-buffer bench-timers bench-console bench-spark bench-scale test-spark-matrix lock build clean
 # One thing at a time, also under -j: the tools fill the cores by themselves.
 .NOTPARALLEL:
 
@@ -83,6 +83,9 @@ bench: $(READY) ## Measure Tenure beside its peers in one run (ARGS="--quick", "
 
 bench-core: $(READY) ## Measure the engine, as ratios in one run
 	$(BIN)/python -m bench.core $(ARGS)
+
+bench-chain: $(READY) ## Measure a log whose home is a store, as ratios in one run
+	$(BIN)/python -m bench.chain $(ARGS)
 
 bench-upkeep: $(READY) ## Measure produces beside checkpoints and trimming, with a million live jobs
 	$(BIN)/python -m bench.upkeep $(ARGS)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tenure import Broker, Record
 from tenure.broker.observing.meters import _sample
-from tenure.broker.observing.metrics import Histogram
 from tenure.core.state.ranges import each
+from tenure.histogram import Histogram
 from tenure.testing.clock import ManualClock
 from tests.kit.brokers import make_queue, turn
 

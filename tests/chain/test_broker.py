@@ -22,6 +22,7 @@ def test_jobs_leases_deadlines_and_counts_are_there_on_a_new_machine():
         await first.put_topic("mail", {"type": "queue", "durability": "fsync", "lease_ms": 60_000})
         await first.produce("mail", [b"1", b"2", b"3"], idempotency_key="once")
         grant = await first.claim("mail", node="w", max_count=2)
+        assert grant.lease_id is not None
         await first.ack("mail", node="w", seqs=[1], lease_ids=[grant.lease_id])
         await first.synced()
         leases = first.leases("mail").items

@@ -21,8 +21,8 @@ from tenure.testing.simstore import Call, Fault, SimStore
 from tests.chain.kit import FAST, SEGMENT_BYTES, open_log
 
 
-def opened(store: SimStore, disk: SimDisk, **options: ChainSettings) -> tuple[ShippedLog, list[bytes]]:
-    log = open_log(store, disk, **options)
+def opened(store: SimStore, disk: SimDisk, *, settings: ChainSettings = FAST) -> tuple[ShippedLog, list[bytes]]:
+    log = open_log(store, disk, settings=settings)
     return log, [bytes(body) for *_, body in log.replay()]
 
 

@@ -74,6 +74,12 @@ def _keys(reader: Reader) -> None:
     keys.write_text("0f3c9ab1\n")
 
 
+def _an_old_directory(reader: Reader) -> None:
+    """The directory of a server without a home."""
+    reader.run("tenure serve --data /var/lib/old")
+    reader.close()
+
+
 def _a_pipeline(reader: Reader) -> None:
     (reader.directory / "my_steps.py").write_text("def with_currency(frame):\n    return frame\n")
     entry = '{"id": 1, "amount": 2.5, "at": "2026-11-15T08:00:00Z"}'
@@ -104,6 +110,7 @@ PREPARE: dict[str, Callable[[Reader], None]] = {
     "docs/start.md": _a_log,
     "docs/how-to/export-lifecycle-events.md": _some_events,
     "docs/how-to/handle-dead-letters.md": _a_dead_letter,
+    "docs/how-to/keep-the-log-in-a-bucket.md": _an_old_directory,
     "docs/how-to/recover-a-damaged-directory.md": _a_directory,
     "docs/how-to/run-a-pipeline.md": _a_pipeline,
     "docs/how-to/run-the-server.md": _keys,

@@ -89,6 +89,7 @@ def take_backup(
             segments=segments,
             checkpoint=stored_checkpoint,
             end=EndOfLog(*source.end),
+            features=[(feature.name, feature.since) for feature in source.features.on],
         )
     finally:
         source.close()

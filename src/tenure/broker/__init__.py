@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tenure.broker.answer import Answer
 from tenure.broker.broker import Broker
-from tenure.broker.observing.metrics import Histogram, Metrics
+from tenure.broker.observing.metrics import Metrics
 from tenure.broker.serving.streams import Subscription, WorkStream
 from tenure.contract.commands import Claim, Command
 from tenure.contract.options import AppendOptions, ClaimOptions, LeaseOptions, RedriveOptions, RouterOptions
@@ -45,6 +45,7 @@ from tenure.contract.replies import (
 from tenure.contract.share import Share
 from tenure.core.state.router import Router
 from tenure.core.tag_match import Match
+from tenure.histogram import Histogram
 from tenure.log.recovery import RecoveryReport
 
 __all__ = [

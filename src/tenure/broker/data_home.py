@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 from tenure.contract.names import describe_value
 from tenure.errors import Invalid
@@ -30,7 +31,7 @@ def open_home(home: Home, settings: Settings) -> tuple[Disk | None, Log]:
             raise Invalid(f"a data directory needs a path; got {describe_value(str(home))}")
         disk: Disk = open_directory(home)
     elif callable(getattr(home, "pread", None)):
-        disk = home
+        disk = cast("Disk", home)
     elif callable(home):
         log = home()
         return log.disk, log

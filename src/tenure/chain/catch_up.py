@@ -30,6 +30,11 @@ class CatchUp:
         self._copy = LocalCopy(disk)
         self._save = save
 
+    @property
+    def diverged_bytes(self) -> int:
+        """Bytes that were moved aside."""
+        return self._copy.diverged_bytes
+
     async def run(self, chain: Chain, notes: Notes) -> Notes:
         """Read the chain into the local copy, durably; save and return the notes of its end.
 
@@ -41,10 +46,10 @@ class CatchUp:
             notes = await self._follow(chain, notes)
         finally:
             self._copy.close()
-        if self._copy.diverged_bytes:
+        if self.diverged_bytes:
             logger.warning(
                 "%d bytes of this directory were never part of its home's history: they were moved to %s/",
-                self._copy.diverged_bytes,
+                self.diverged_bytes,
                 DIVERGED,
             )
         return notes

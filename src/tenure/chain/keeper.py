@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from tenure.chain.hint import HintContent, remove_hint, write_hint
 from tenure.chain.leadership import Leadership, Lost
@@ -21,9 +21,11 @@ __all__ = ["Keeper"]
 
 logger = logging.getLogger("tenure.chain")
 
+_REMOVE_S: Final = 1.0
+
 
 class Keeper:
-    """The upkeep of one leadership, on the background loop. ``on_lost`` is called from there, once."""
+    """The upkeep of one leadership, on the background loop. ``on_lost`` is called from there, perhaps twice."""
 
     def __init__(self, leadership: Leadership, on_lost: Callable[[Lost], None]) -> None:
         self._leadership = leadership
@@ -41,20 +43,23 @@ class Keeper:
         """End both."""
         for task in self._tasks:
             task.cancel()
-        with suppress(TenureError):  # a hint that stays is as good as none after a while
-            background().run(remove_hint(self._leadership.chain.store, self._leadership.fence.nonce.hex()))
+        with suppress(TenureError, TimeoutError):  # a hint that stays is as good as none after a while
+            background().run(self._remove_hint())
+
+    async def _remove_hint(self) -> None:
+        async with asyncio.timeout(_REMOVE_S):
+            await remove_hint(self._leadership.chain.store, self._leadership.fence.nonce.hex())
 
     async def _repeat(self, work: Callable[[], Coroutine[Any, Any, None]], every_ms: int) -> None:
-        while self._leadership.lost is None:
+        while (lost := self._leadership.lost) is None:
             try:
                 await work()
             except TenureError as error:
-                if self._leadership.lost is not None:
-                    break
-                logger.warning("the home does not answer: %s", error.message)
-            await asyncio.sleep(every_ms / 1000)
-        if self._leadership.lost is not None:
-            self._on_lost(self._leadership.lost)
+                if error is not self._leadership.lost:
+                    logger.warning("the home does not answer: %s", error.message)
+            if self._leadership.lost is None:
+                await asyncio.sleep(every_ms / 1000)
+        self._on_lost(lost)
 
     async def _hint(self) -> None:
         leadership = self._leadership

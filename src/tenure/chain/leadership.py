@@ -7,10 +7,12 @@ a leader asks nobody for permission: it creates its next link, and what it finds
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import perf_counter
 
 from tenure.chain.chain import Chain, Freed
 from tenure.chain.keys import link_key
 from tenure.chain.link import NO_DIGEST, Kind, Link, Run, digest
+from tenure.chain.metrics import ChainMetrics
 from tenure.chain.place import Place
 from tenure.clock import Clock
 from tenure.errors import Corrupt, Indeterminate, NotLeader
@@ -82,6 +84,7 @@ class Leadership:
         self.is_over = is_over
         self.fence = fence
         self.clock = clock
+        self.metrics = ChainMetrics()
         self._sent_ms = (clock.boot_ms(), clock.wall_ms())
         #: The digest of the link under way.
         self._sending = NO_DIGEST
@@ -121,10 +124,12 @@ class Leadership:
         data = link.pack()
         self._sending = digest(data)
         sent_ms = (self.clock.boot_ms(), self.clock.wall_ms())
-        found = await self.chain.create(place.epoch, place.number, data, is_over=self.is_over)
+        is_over, started = self.metrics.counting(self.is_over), perf_counter()
+        found = await self.chain.create(place.epoch, place.number, data, is_over=is_over)
         if found is not None:
             self.lost = await self._verdict(found)
             raise self.lost
+        self.metrics.count_link(len(data), perf_counter() - started)
         if (had_lapse or place.number == 0) and (error := await self._doubt()) is not None:
             self.lost = error
             raise error
@@ -158,9 +163,9 @@ class Leadership:
 
         Raises the error that it is set to.
         """
+        found = await self._check_last() or await self._check_next()
         if self.lost is None:
-            error = await self._check_last() or await self._check_next()
-            self.lost = self.lost or error
+            self.lost = found
         if self.lost is not None:
             raise self.lost
 

@@ -113,7 +113,8 @@ class Link(NamedTuple):
 
     @classmethod
     def _decode(cls, data: bytes) -> Link:
-        _, _, kind, flags, _, *fields, url_bytes = _HEAD.unpack_from(data)
+        _, _, kind, flags, _, *about, url_bytes = _HEAD.unpack_from(data)
+        log_id, epoch, number, prev, nonce, directory, log_ms, beat_ms, first_batch, last_batch = about
         at = _HEAD.size + url_bytes
         url = data[_HEAD.size : at].decode()
         [count] = _COUNT.unpack_from(data, at)
@@ -126,7 +127,16 @@ class Link(NamedTuple):
             at += length
         if at != len(data) - _CRC.size:
             raise ValueError(f"its parts take {at + _CRC.size} bytes, it has {len(data)}")
-        return cls(Kind(kind), *fields, url, runs, bool(flags & _RELEASED))
+        return cls(
+            *(Kind(kind), log_id, epoch, number, prev, nonce, directory),
+            log_ms=log_ms,
+            beat_ms=beat_ms,
+            first_batch=first_batch,
+            last_batch=last_batch,
+            url=url,
+            runs=runs,
+            is_released=bool(flags & _RELEASED),
+        )
 
 
 def digest(data: bytes) -> bytes:

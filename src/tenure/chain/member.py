@@ -81,6 +81,7 @@ class Member:
                 is_over=self._is_over,
             )
             if leadership is not None:
+                leadership.metrics.diverged_bytes = self._catching_up.diverged_bytes
                 self.notes = notes.after(Step(leadership.fence, notes.place, leadership.place))
                 save_notes(self._disk, self.notes)
                 return leadership

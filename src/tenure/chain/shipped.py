@@ -10,14 +10,17 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from concurrent.futures import wait
 from contextlib import suppress
 from functools import partial
 from itertools import islice, pairwise
+from typing import Any, Final
 
 from tenure.chain.home_upkeep import HomeUpkeep
 from tenure.chain.leadership import Leadership
 from tenure.chain.link import Run
+from tenure.chain.metrics import Waiting
 from tenure.chain.notes import Notes, NotesFile
 from tenure.chain.place import End
 from tenure.errors import Corrupt, Overloaded, TenureError
@@ -33,10 +36,14 @@ from tenure.log.spare_segments import unpublished_name
 from tenure.log.sync import Goal
 from tenure.log.walk import Walk
 from tenure.objects.background import background
+from tenure.objects.store import OutcomeUnknown
 
 __all__ = ["ShippedLog"]
 
 logger = logging.getLogger("tenure.chain")
+
+_LOOK_S: Final = 0.1
+"""How often a thread that waits for the store looks whether the process ends."""
 
 Piece = tuple[int, int, int]
 """A segment, and where a piece of it starts and ends."""
@@ -69,6 +76,7 @@ class ShippedLog(FileLog):
         #: How far the chain goes, and the end of each batch behind it.
         self._shipped = leadership.place.end
         self._ends: deque[End] = deque()
+        self.waiting = Waiting(leadership.clock)
 
     @classmethod
     def lead(cls, disk: Disk, leadership: Leadership, notes: Notes, *, segment_bytes: int) -> ShippedLog:
@@ -81,6 +89,7 @@ class ShippedLog(FileLog):
         before, batch = self.written_batch, super().write()
         if batch > before:
             self._ends.append(End(self._heads[-1].number, self._written_end, batch))
+            self.waiting.written()
         return batch
 
     @property
@@ -96,7 +105,14 @@ class ShippedLog(FileLog):
         batch = super().end_sync(sync)
         while self._ends and self._ends[0].batch <= batch:
             self._shipped = self._ends.popleft()
+        self.waiting.ended(leaves_any=bool(self._ends))
         return batch
+
+    @property
+    def unshipped_bytes(self) -> int:
+        """How much was written here and is not in the home yet."""
+        rolled = sum(head.previous_end for head in self._heads if head.number > self._shipped.segment)
+        return rolled + self._written_end - self._shipped.offset
 
     def checkpointed(self, position: Position) -> None:
         self._upkeep.start(position)
@@ -154,6 +170,7 @@ class ShippedLog(FileLog):
                 break
             count += 1
         ends = list(islice(self._ends, count))
+        self.waiting.begun(takes_all=count == len(self._ends))
         carry = partial(self._carry, _joined(_pieces(self._shipped, ends)), ends[-1].batch)
         return Goal(ends[-1].batch, ends[-1].segment, carry)
 
@@ -174,7 +191,7 @@ class ShippedLog(FileLog):
         before = leadership.place
         first_batch = before.end.batch + 1
         shipping = leadership.ship(runs, first_batch=first_batch, last_batch=last_batch, is_released=is_released)
-        background().run(shipping)
+        self._finish(shipping)
         self._notes.pass_link(leadership.last._replace(runs=runs), before, leadership.place)
 
     def _begin_next_epoch(self) -> None:
@@ -182,8 +199,20 @@ class ShippedLog(FileLog):
         nonce = secrets.token_bytes(16)
         self._notes.add_nonce(nonce)
         before = self.leadership.place
-        background().run(self.leadership.renew(nonce))
+        self._finish(self.leadership.renew(nonce))
         self._notes.pass_link(self.leadership.fence, before, self.leadership.place)
+
+    def _finish(self, work: Coroutine[Any, Any, None]) -> None:
+        """Wait in this thread for what is sent to the store, which may hang: at most until this process ends.
+
+        Raises OutcomeUnknown then, and what the work raises.
+        """
+        sending = background().start(work)
+        while not wait([sending], _LOOK_S).done:
+            if self.leadership.is_over():
+                sending.cancel()
+                raise OutcomeUnknown("the store did not answer before this process ended: the last link may be stored")
+        sending.result()
 
     def _read_piece(self, number: int, start: int, end: int) -> bytes:
         """Read a piece of a segment, published or not yet."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 from tenure.broker.broker import Broker
@@ -14,11 +14,13 @@ from tenure.chain.open import open_shipped
 from tenure.chain.shipped import ShippedLog
 from tenure.clock import Clock
 from tenure.errors import Invalid
+from tenure.http.api.chain_families import chain_families
+from tenure.http.api.prometheus import Family
 from tenure.http.settings import ServerSettings
 from tenure.log.disk import open_directory
 from tenure.objects.file_store import FileStore
 from tenure.objects.local import check_local
-from tenure.objects.store import open_store
+from tenure.objects.store import OutcomeUnknown, open_store
 
 __all__ = ["LogHome"]
 
@@ -46,15 +48,19 @@ class LogHome:
     def open(self) -> ShippedLog:
         """Lead the home and return its log; waits for the store. Raises as `open_shipped`."""
         settings = self._settings
-        self._log = open_shipped(
-            self._store,
-            open_directory(settings.data),
-            settings=settings.chain,
-            clock=self._clock,
-            segment_bytes=settings.engine.segment_bytes,
-            url=settings.advertise or self._address(),
-            is_over=lambda: self._is_over,
-        )
+        try:
+            self._log = open_shipped(
+                self._store,
+                open_directory(settings.data),
+                settings=settings.chain,
+                clock=self._clock,
+                segment_bytes=settings.engine.segment_bytes,
+                url=settings.advertise or self._address(),
+                is_over=lambda: self._is_over,
+            )
+        except OutcomeUnknown as error:
+            message = f"the home {self._store.url} does not answer: {error.message}. Check the address and the network"
+            raise OutcomeUnknown(f"{message}, then start again") from error
         return self._log
 
     def keep(self, broker: Broker) -> None:
@@ -67,6 +73,10 @@ class LogHome:
 
         self._keeper = Keeper(self._log.leadership, lose)
         self._keeper.start()
+
+    def families(self) -> Iterator[Family]:
+        """Return the metrics of the home, once it is led."""
+        return iter(()) if self._log is None else chain_families(self._log)
 
     def give_up_soon(self, wait_s: float) -> None:
         """Give up links whose outcome is unknown after this time: the server stops, and must not wait for ever."""

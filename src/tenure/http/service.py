@@ -131,13 +131,18 @@ class Service:
             track=self.gate.track,
             observe=self._observe,
         )
-        self.context.exposition = Exposition(self.traffic, wire=self._wire, topics_max=settings.metrics_topics_max)
         document = msgspec.json.encode(openapi.document(routes))
         self.context.openapi = lambda: document
         self._memory = MemoryKeeper(look_ms=settings.memory_look_ms, spare_bytes_max=settings.memory_spare_bytes_max)
         self._server: Server | None = None
         self._broker: Broker | None = None
         self._home = LogHome(settings, clock=self.clock, address=lambda: self.address) if settings.home else None
+        self.context.exposition = Exposition(
+            self.traffic,
+            wire=self._wire,
+            topics_max=settings.metrics_topics_max,
+            home=self._home.families if self._home is not None else tuple,
+        )
         #: Set once this server cannot go on: another one leads its log.
         self.ended = asyncio.Event()
         self._export: Supervisor | None = None

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tenure.broker.observing.metrics import Histogram
 from tenure.contract.replies import Distribution, QueueMeters, WorstJob
 from tenure.core.events import Acked, Claimed, Released
 from tenure.core.state.frame_index import find
 from tenure.core.state.queue import Queue
 from tenure.core.state.ranges import count, each
 from tenure.core.state.topic import Topic
+from tenure.histogram import Histogram
 
 __all__ = ["Meters", "QueueTotals"]
 

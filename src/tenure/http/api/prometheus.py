@@ -13,13 +13,13 @@ from typing import Any, Final
 import msgspec
 
 from tenure.broker.broker import Broker
-from tenure.broker.observing.metrics import Histogram
 from tenure.errors import NotFound
+from tenure.histogram import Histogram
 from tenure.http.api.app import Call, Route
 from tenure.http.api.prefixes import visible_names
 from tenure.http.wire.message import Request, Response
 
-__all__ = ["TEXT_TYPE", "Exposition", "Family", "Traffic", "as_text", "wants_json"]
+__all__ = ["TEXT_TYPE", "Exposition", "Family", "Traffic", "as_text", "histogram", "wants_json"]
 
 TEXT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 _TURN: Final = 50
@@ -60,18 +60,28 @@ class Traffic:
 class Exposition:
     """The answer to ``GET /v0/metrics``.
 
-    ``wire`` returns the numbers of the connections. At most ``topics_max`` topics have numbers of their own; how many
-    had none is a number too. A key with prefixes sees its own topics only, and the totals.
+    ``wire`` returns the numbers of the connections, ``home`` the families of a log that has one. At most ``topics_max``
+    topics have numbers of their own; how many had none is a number too. A key with prefixes sees its own topics only,
+    and the totals.
     """
 
-    def __init__(self, traffic: Traffic, *, wire: Callable[[], Mapping[str, float]], topics_max: int) -> None:
+    def __init__(
+        self,
+        traffic: Traffic,
+        *,
+        wire: Callable[[], Mapping[str, float]],
+        topics_max: int,
+        home: Callable[[], Iterable[Family]] = tuple,
+    ) -> None:
         self.traffic = traffic
         self._wire = wire
+        self._home = home
         self._topics_max = topics_max
 
     async def answer(self, broker: Broker, call: Call) -> Response:
         """Return the page, in the form that the caller accepts."""
-        families = [*totals(broker), *(await self._topics(broker, call)), *self._connections(), self.traffic.family()]
+        topics = await self._topics(broker, call)
+        families = [*totals(broker), *topics, *self._connections(), *self._home(), self.traffic.family()]
         if not wants_json(call.request.headers.get("accept", "")):
             return Response(200, as_text(families).encode(), content_type=TEXT_TYPE)
         body = {family.name: _as_json(family) for family in families}
@@ -126,16 +136,17 @@ def totals(broker: Broker) -> Iterator[Family]:
     failed, crowded = float(broker.failed is not None), float(broker.is_crowded)
     yield Family("tenure_log_failed", "gauge", "1 once the disk has failed: nothing is written.", [("", {}, failed)])
     yield Family("tenure_log_crowded", "gauge", "1 while the disk is full: appends are refused.", [("", {}, crowded)])
-    yield _histogram("tenure_fsync_ms", "How long a sync took, in milliseconds.", metrics.sync_ms)
-    yield _histogram("tenure_batch_frames", "Frames in one write.", metrics.batch_frames)
+    yield histogram("tenure_fsync_ms", "How long a sync took, in milliseconds.", metrics.sync_ms)
+    yield histogram("tenure_batch_frames", "Frames in one write.", metrics.batch_frames)
 
 
-def _histogram(name: str, about: str, histogram: Histogram) -> Family:
+def histogram(name: str, about: str, values: Histogram) -> Family:
+    """Return a histogram as a family."""
     family, below = Family(name, "histogram", about), 0
-    for bound, count in zip([*map(_number, histogram.bounds), "+Inf"], histogram.counts, strict=True):
+    for bound, count in zip([*map(_number, values.bounds), "+Inf"], values.counts, strict=True):
         below += count
         family.samples.append(("_bucket", {"le": bound}, below))
-    family.samples += [("_sum", {}, histogram.total), ("_count", {}, below)]
+    family.samples += [("_sum", {}, values.total), ("_count", {}, below)]
     return family
 
 

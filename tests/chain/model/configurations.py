@@ -1,0 +1,43 @@
+"""The configurations that are explored whole, with the number of states that each has.
+
+The number is part of the test: an exploration that became smaller by mistake would pass otherwise. `SHORT` is explored
+in every run, `LONG` with the long suites.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from tests.chain.model.rules import Bounds, Case, Rules
+
+__all__ = ["LONG", "SHORT", "Configuration"]
+
+
+class Configuration(NamedTuple):
+    case: Case
+    states: int
+
+
+def _whole(bounds: Bounds, states: int, *, rules: Rules | None = None) -> Configuration:
+    return Configuration(Case(rules or Rules(), bounds), states)
+
+
+_EVERY_LOOK: Final = Rules(look_after_commit="always", link_before_commit="always")
+
+SHORT: Final = {
+    "three members": _whole(Bounds(3, 2, 2, crashes=0), 2_288),
+    "two members, a crash": _whole(Bounds(2, 2, 3, crashes=1), 7_760),
+    "one member, two crashes, fences itself": _whole(Bounds(1, 3, 3, crashes=2, renewals=1), 10_557),
+    "collector": _whole(Bounds(2, 2, 2, crashes=0, collector=True), 2_479),
+    "collector, segments of two links": _whole(Bounds(2, 3, 1, crashes=0, collector=True, segment_links=2), 4_091),
+    "machine set back": _whole(Bounds(2, 2, 1, crashes=0, collector=True, restores=1), 12_644),
+    "machine set back with both clocks, a look at every commit": _whole(
+        Bounds(2, 2, 1, crashes=0, collector=True, restores=1, clocks_go_back=True), 13_116, rules=_EVERY_LOOK
+    ),
+    "machine set back, one member": _whole(Bounds(1, 2, 2, crashes=1, restores=1, renewals=1), 12_586),
+    "machine cloned": _whole(Bounds(1, 2, 2, crashes=1, clones=1), 3_425),
+    "store forgets data": _whole(Bounds(2, 2, 1, crashes=0, forgets=1), 6_570),
+    "store forgets fences": _whole(Bounds(2, 1, 2, crashes=0, forgets=1), 3_222),
+}
+
+LONG: Final[dict[str, Configuration]] = {}
