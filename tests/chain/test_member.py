@@ -367,3 +367,24 @@ def test_a_directory_without_a_log_cannot_be_adopted_nor_a_prefix_with_one_adopt
     with pytest.raises(Conflict) as caught:
         adopted(store, disk)
     assert caught.value.code == "home_exists"
+
+
+def test_an_old_copy_of_the_bucket_is_found_and_nothing_is_written_to_it():
+    store, disk = SimStore(), SimDisk()
+    log, _ = opened(store, disk)
+    put(log, b"a")
+    log.close()
+    old = dict(store.objects)
+    log, _ = opened(store, disk)
+    put(log, b"b")
+    for when in ("between two links", "right after the fence"):
+        left = disk.kill()
+        restored = SimStore()
+        restored.objects = dict(old)
+        with pytest.raises(Corrupt, match="took back"):
+            open_log(restored, left)
+        assert {key for key in restored.objects if key.startswith("chain/")} == {
+            key for key in old if key.startswith("chain/")
+        }, when
+        log.close()
+        log = open_log(store, disk)

@@ -39,6 +39,8 @@ async def challenge(
     ``is_over`` is asked while a request is under way whether to give up: then it raises OutcomeUnknown, and so does
     the leadership. Raises Corrupt where the store lost what this member has read, Freed where it deleted it.
     """
+    if place.before is not None:  # before anything is written: it may be an old copy of the store
+        await _check_there(chain, *place.before, place.digest)
     about = (chain.log_id, place.epoch + 1, place.number, place.digest, nonce, directory)
     fence = Link(Kind.FENCE, *about, url=url)
     data = fence.pack()
@@ -55,8 +57,8 @@ async def _check_fence(chain: Chain, place: Place, data: bytes) -> None:
     """
     await _check_there(chain, place.epoch, place.number, digest(data))
     await chain.check_is_last(place, digest(data))
-    if place.number:  # the fence of the epoch before was proven when it was read
-        await _check_there(chain, place.epoch, place.number - 1, place.digest)
+    if place.before is not None:
+        await _check_there(chain, *place.before, place.digest)
 
 
 async def _check_there(chain: Chain, epoch: int, number: int, expected: bytes) -> None:
@@ -171,15 +173,14 @@ class Leadership:
 
     async def _check_last(self) -> Lost | None:
         place = self.place
-        if place.number == 0:
-            return None
-        error = await self._missing(place.number - 1, place.digest)
+        error = await self._missing(place.before, place.digest)
         return error if place == self.place else None  # a link was shipped meanwhile, which proves more
 
-    async def _missing(self, number: int, expected: bytes) -> Lost | None:
-        """Return what it means that a link of this epoch is not in its slot, None where it is."""
+    async def _missing(self, slot: tuple[int, int] | None, expected: bytes) -> Lost | None:
+        """Return what it means that a link is not in its slot, None where it is."""
+        assert slot is not None, "an epoch begins with a fence"
         try:
-            await _check_there(self.chain, self.epoch, number, expected)
+            await _check_there(self.chain, *slot, expected)
         except Freed:
             return self._left_behind()
         except Corrupt as error:
@@ -202,11 +203,11 @@ class Leadership:
     async def _doubt(self) -> Lost | None:
         """Return why the link that was just created does not count, None where it does."""
         place = self.place
-        if (error := await self._missing(place.number, self._sending)) is not None:
+        if (error := await self._missing((place.epoch, place.number), self._sending)) is not None:
             return error
         if await self.chain.is_freed(place.epoch):
             return self._left_behind()
-        return await self._missing(place.number - 1, place.digest) if place.number else None
+        return await self._missing(place.before, place.digest)
 
     def _left_behind(self) -> Indeterminate:
         return Indeterminate(
