@@ -332,6 +332,23 @@ async def test_a_fence_behind_which_a_rival_has_led_already_is_no_damage(world: 
 
 
 @story
+async def test_a_slow_reader_behind_which_an_epoch_is_freed_begins_anew(world: World):
+    leader = await world.lead()
+    place = leader.place
+    behind = link_key(place.epoch, place.number + 1)
+
+    def go_on(call: Call) -> Fault | None:
+        if (call.kind, call.key) == ("get", behind):
+            world.sim.objects[mark_key(place.epoch)] = (b"", 0)
+            world.sim.objects[behind] = (b"a link that the collector deletes next", 0)
+        return None
+
+    world.sim.hook = go_on
+    with pytest.raises(Freed):
+        await world.end(place)
+
+
+@story
 async def test_a_link_of_another_log_is_a_conflict(world: World):
     leader = await world.lead()
     await ship(leader, b"a")

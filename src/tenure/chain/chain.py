@@ -134,6 +134,8 @@ class Chain:
         if await self.read(place.epoch, place.number + 1) is None:
             return
         if await self.read(place.epoch, place.number) is None:
+            if await self.is_freed(place.epoch):  # since the first look: this reader is slow
+                raise self.freed(place.epoch, place.number)
             key = link_key(place.epoch, place.number)
             raise Corrupt(f"{key} is missing, and the link after it is there: the store lost it", key=key)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from contextvars import ContextVar, copy_context
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
@@ -92,7 +93,15 @@ class InlineBackground:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return _here.thread.wait_for(work)  # type: ignore[no-any-return]
 
-    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.get_running_loop().create_task(work)
-        owner.get().adopt(task)
-        return task
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T] | Future[T]:
+        """Start the coroutine beside the caller; blocking code, which waits for it next, gets it when it is done."""
+        if not hasattr(_here, "thread"):
+            task = asyncio.get_running_loop().create_task(work)
+            owner.get().adopt(task)
+            return task
+        future: Future[T] = Future()
+        try:
+            future.set_result(self.run(work))
+        except BaseException as error:
+            future.set_exception(error)
+        return future

@@ -8,10 +8,10 @@ from tests.chain.worlds.runs import run, shrink
 from tests.chain.worlds.world import World
 from tests.lives.anomaly import Anomaly
 
-WORLDS = 30
+WORLDS = 22
 BLOCKS = 4
-LONG_BLOCKS = 1_000
-LONG_WORLDS = 100
+LONG_BLOCKS = 250
+LONG_WORLDS = 400
 
 
 def check_worlds(seeds: range, *, is_whole: bool | None = None) -> None:
