@@ -16,8 +16,9 @@ from typing import Any, Final, TypeVar
 from tenure import AsyncClient
 from tenure.testing import History, HistoryReport, check_history
 from tenure.testing.history import Mark, Row
+from tests.chain.real.kit import wait_until_ready
 from tests.kit.http_proxy import Proxy, proxy_to
-from tests.kit.restartable_server import PATIENCE_S, Serving, until
+from tests.kit.restartable_server import PATIENCE_S, Serving
 from tests.soak.drain import drain
 from tests.soak.journal import Journal
 from tests.soak.load import CLIENT
@@ -57,6 +58,7 @@ class Killing:
         server = self.server.start()
         with ExitStack() as stack:
             proxy = stack.enter_context(proxy_to(server.port))
+            wait_until_ready(server)
             async with AsyncClient(server.address) as client:
                 for topic, config in QUEUES.items():
                     limit = DELIVERIES_MAX[topic]
@@ -112,7 +114,7 @@ class Killing:
             shutil.rmtree(self.server.home)
         self.server.start()
         proxy.target_port = self.server.port
-        until(lambda: self.server.call("GET", "/v0/ready").status_code == 200, "ready after a kill")
+        wait_until_ready(self.server)
 
 
 def _careful(row: Row) -> Row | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.chain.real.kit import home_settings, put_queue, texts
+from tests.chain.real.kit import home_settings, put_queue, texts, wait_until_ready
 from tests.kit.restartable_server import Serve, Serving, until
 from tests.kit.seaweed import Seaweed, free_ports
 
@@ -44,7 +44,7 @@ def test_writes_wait_for_a_store_that_is_away_and_nothing_is_lost(serve: Serve, 
     server.kill()
     shutil.rmtree(server.home)
     server.start()
-    until(lambda: server.call("GET", "/v0/ready").status_code == 200, "ready on an empty disk")
+    wait_until_ready(server)
     assert texts(server, "mail") == ["before", "meanwhile"]
 
 
@@ -68,7 +68,7 @@ def test_a_stop_ends_within_the_time_for_draining_while_the_store_is_away(serve:
     else:
         seaweed.start()
     server.start()
-    until(lambda: server.call("GET", "/v0/ready").status_code == 200, "the same directory leads at once")
+    wait_until_ready(server)
     assert texts(server, "mail") == ["unknown"]
 
 
