@@ -1,4 +1,4 @@
-"""Links that carry pieces of segments which were dropped since: the pieces are left out, and nothing else is touched."""
+"""Links that carry pieces of segments which were dropped since: those pieces are left out, and nothing else changes."""
 
 from __future__ import annotations
 

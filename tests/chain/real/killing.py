@@ -34,7 +34,7 @@ QUEUES: Final[dict[str, dict[str, Any]]] = {
     SYNCED: {"durability": "fsync"},
     CAREFUL: {"durability": "replicated", "leases_durable": True},
 }
-_ANSWERS: Final = (40, 200)
+_ANSWERS: Final = (30, 120)
 """A life lasts until so many more answers were recorded: work is done in each, on a machine of any speed."""
 _END_S: Final = 120.0
 _PRODUCERS: Final = ("keyed", "plain")
