@@ -29,7 +29,6 @@ class Rules:
     first_link_looks: bool = (
         True  # R2c: the first link of an epoch counts as one after a lapse, if the store may forget
     )
-    slot_behind: bool = True  # R4+: a candidate looks at the slot behind its fence
     read_back: bool = True  # R2c: a candidate reads its fence back
     mark_first: bool = True  # R6: the mark comes before the first delete
     keep_fences: bool = True  # R6
