@@ -30,7 +30,6 @@ SHORT: Final = {
     "two members, a power loss, a burned disk": _whole(Bounds(2, 2, 1, crashes=0, power_losses=1, burns=1), 6_644),
     "one member, two crashes, fences itself": _whole(Bounds(1, 3, 3, crashes=2, renewals=1), 10_557),
     "collector": _whole(Bounds(2, 2, 2, crashes=0, collector=True), 2_479),
-    "collector, three members": _whole(Bounds(3, 2, 2, crashes=0, collector=True), 24_477),
     "collector, a crash, a burned disk": _whole(Bounds(2, 1, 2, crashes=1, burns=1, collector=True), 29_652),
     "collector, segments of two links": _whole(Bounds(2, 3, 1, crashes=0, collector=True, segment_links=2), 4_091),
     "machine set back": _whole(Bounds(2, 2, 1, crashes=0, collector=True, restores=1), 12_644),
@@ -47,11 +46,20 @@ SHORT: Final = {
     ),
 }
 LONG: Final = {
+    "collector, three members": _whole(Bounds(3, 2, 2, crashes=0, collector=True), 24_477),
     "two members, a crash, a power loss, a burned disk": _whole(
         Bounds(2, 2, 2, crashes=1, power_losses=1, burns=1), 156_832
     ),
     "collector, a crash, a burned disk, two operations": _whole(
         Bounds(2, 2, 2, crashes=1, burns=1, collector=True), 214_823
+    ),
+    "collector, one member that fences itself": _whole(Bounds(1, 3, 3, crashes=1, renewals=2, collector=True), 76_217),
+    "collector, one member, segments of two links, a burned disk": _whole(
+        Bounds(1, 3, 3, crashes=0, burns=1, renewals=2, collector=True, segment_links=2), 41_770
+    ),
+    "machine set back twice": _whole(Bounds(2, 2, 1, crashes=0, collector=True, restores=2), 26_405),
+    "machine set back, a leader fences itself": _whole(
+        Bounds(2, 2, 2, crashes=0, renewals=1, collector=True, restores=1), 257_795
     ),
     "candidate set back, two members": _whole(
         Bounds(2, 2, 2, crashes=0, collector=True, restores=1, restored_candidates=True), 53_463

@@ -79,4 +79,5 @@ VARIANTS: Final = {
     "a leader reads back only its last link": _variant(Rules(link_before_commit="never"), _FORGETFUL, "lost"),
     "the first link of an epoch is not followed by a look": _variant(Rules(first_link_looks=False), _FORGETFUL, "lost"),
     "the store forgets without a lapse": _variant(Rules(), _SILENT, "lost"),
+    "the store forgets twice, a late copy lands in between": _variant(Rules(), Bounds(2, 2, 2, 0, forgets=2), "lost"),
 }
