@@ -61,6 +61,11 @@ LONG: Final = {
     "machine set back, a leader fences itself": _whole(
         Bounds(2, 2, 2, crashes=0, renewals=1, collector=True, restores=1), 257_795
     ),
+    "machine set back with both clocks, a leader fences itself, a look at every commit": _whole(
+        Bounds(2, 2, 2, crashes=0, renewals=1, collector=True, restores=1, clocks_go_back=True),
+        266_804,
+        rules=_EVERY_LOOK,
+    ),
     "candidate set back, two members": _whole(
         Bounds(2, 2, 2, crashes=0, collector=True, restores=1, restored_candidates=True), 53_463
     ),
