@@ -30,6 +30,9 @@ SHORT: Final = {
     "two members, a power loss, a burned disk": _whole(Bounds(2, 2, 1, crashes=0, power_losses=1, burns=1), 6_644),
     "one member, two crashes, fences itself": _whole(Bounds(1, 3, 3, crashes=2, renewals=1), 10_557),
     "collector": _whole(Bounds(2, 2, 2, crashes=0, collector=True), 2_479),
+    "collector, no look after a commit, no machine set back": _whole(
+        Bounds(2, 2, 2, crashes=0, collector=True), 1_931, rules=Rules(look_after_commit="never")
+    ),
     "collector, a crash, a burned disk": _whole(Bounds(2, 1, 2, crashes=1, burns=1, collector=True), 29_652),
     "collector, segments of two links": _whole(Bounds(2, 3, 1, crashes=0, collector=True, segment_links=2), 4_091),
     "machine set back": _whole(Bounds(2, 2, 1, crashes=0, collector=True, restores=1), 12_644),
@@ -46,6 +49,7 @@ SHORT: Final = {
     ),
 }
 LONG: Final = {
+    "three members, three fences, a crash": _whole(Bounds(3, 2, 3, crashes=1), 99_484),
     "collector, three members": _whole(Bounds(3, 2, 2, crashes=0, collector=True), 24_477),
     "two members, a crash, a power loss, a burned disk": _whole(
         Bounds(2, 2, 2, crashes=1, power_losses=1, burns=1), 156_832
@@ -72,6 +76,7 @@ LONG: Final = {
     "candidate set back, one member, a crash": _whole(
         Bounds(1, 2, 2, crashes=1, renewals=1, collector=True, restores=1, restored_candidates=True), 104_701
     ),
+    "store forgets, three members": _whole(Bounds(3, 2, 2, crashes=0, forgets=1), 372_521),
     "store forgets without a lapse, three operations, a look at every commit": _whole(
         Bounds(2, 3, 1, crashes=0, forgets=1, forgets_silently=True), 25_455, rules=_EVERY_LOOK
     ),
