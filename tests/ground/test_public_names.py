@@ -45,6 +45,7 @@ PUBLIC = {
         "Invalid",
         "LeaseLost",
         "NotFound",
+        "NotLeader",
         "Overloaded",
         "TenureError",
     ],

@@ -24,6 +24,7 @@ from tenure.broker.records import Reader
 from tenure.broker.stepping import Stepping
 from tenure.clock import Clock
 from tenure.contract.commands import Command
+from tenure.contract.config import SYNCED
 from tenure.contract.names import check_topic_name
 from tenure.contract.replies import QueueMeters, Redriven
 from tenure.core.decide.decision import Decided
@@ -358,7 +359,7 @@ class Engine:
                 topic = self.state.by_id.get(topic_id)
                 if topic is not None and seq > topic.durable_seq:
                     topic.durable_seq = seq
-                    if topic.config.durable:
+                    if topic.config.durability in SYNCED:
                         self.changed_topics.add(topic)
 
     def _plan_limit_checks(self) -> None:

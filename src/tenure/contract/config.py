@@ -24,6 +24,7 @@ __all__ = [
     "LEASE_MS_MAX",
     "LEASE_MS_MIN",
     "PRIORITY_MAX",
+    "SYNCED",
     "Backoff",
     "Discard",
     "DlqStrategy",
@@ -51,7 +52,8 @@ DlqStrategy = Literal["skip", "block", "block_and_dlq"]
 _TYPES: Final[tuple[TopicType, ...]] = ("log", "queue")
 _DISCARDS: Final[tuple[Discard, ...]] = ("old", "reject")
 _DURABILITIES: Final[tuple[Durability, ...]] = ("memory", "disk", "fsync", "replicated")
-_SYNCED: Final = ("fsync", "replicated")
+SYNCED: Final = frozenset({"fsync", "replicated"})
+"""The classes whose writes are answered once they are synced."""
 _DLQ_STRATEGIES: Final[tuple[DlqStrategy, ...]] = ("skip", "block", "block_and_dlq")
 
 _T = TypeVar("_T")
@@ -103,7 +105,7 @@ class TopicConfig(msgspec.Struct, frozen=True, gc=False, array_like=True, kw_onl
 
         Where the log has a home in a store, synced means that the home has it, and ``replicated`` is the same.
         """
-        return self.durability in _SYNCED
+        return self.durability in SYNCED
 
 
 DEFAULTS: Final = TopicConfig()

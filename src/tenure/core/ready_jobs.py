@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
+from tenure.contract.config import SYNCED
 from tenure.core.state.queue import Queue
 from tenure.core.state.ranges import each, first_absent, to_runs
 from tenure.core.state.topic import Topic
@@ -21,7 +22,7 @@ _HOPS_MAX = 32
 def ready_count(topic: Topic, queue: Queue) -> int:
     """Return how many jobs could be claimed right now. The caller has let time pass."""
     waiting = topic.count - len(queue.in_flight) - len(queue.delayed) - len(queue.parked)
-    if topic.config.durable and topic.durable_seq < topic.head_seq:
+    if topic.config.durability in SYNCED and topic.durable_seq < topic.head_seq:
         lo, hi = max(topic.durable_seq + 1, topic.floor), topic.head_seq + 1
         waiting -= hi - lo - topic.dead_between(lo, hi) - queue.delayed.range_cardinality(lo, hi)
     return waiting if waiting > 0 else 0
@@ -127,7 +128,7 @@ def _sort_out(topic: Topic, queue: Queue, runs: list[int]) -> tuple[list[int], l
 
 def _fresh(topic: Topic, queue: Queue, wanted: int) -> list[int]:
     lo, floor = queue.cursor, topic.floor
-    last = topic.durable_seq if topic.config.durable else topic.head_seq
+    last = topic.durable_seq if topic.config.durability in SYNCED else topic.head_seq
     if floor > lo:
         lo = floor
     if last < lo:

@@ -19,6 +19,7 @@ from tenure.cli.main import OK, PROBLEM
 from tenure.cli.options import AsJson
 from tenure.cli.screen import Payload, Shown, console_for, document
 from tenure.cli.words import count, format_path, size, when
+from tenure.limits import MIB
 
 if TYPE_CHECKING:
     from tenure.backup.manifest import Manifest
@@ -27,7 +28,6 @@ __all__ = ["backup", "restore"]
 
 _NICE = 19
 _PROBLEMS_SHOWN = 50
-_MIB = 1 << 20
 _RATE_MAX = 1 << 20
 
 
@@ -77,7 +77,7 @@ def _take(
         from tenure.cli.progress import Progress
         from tenure.clock import SystemClock
 
-        settings = BackupSettings(rate_bytes_max=rate * _MIB)
+        settings = BackupSettings(rate_bytes_max=rate * MIB)
         with open_place(target, settings) as place, Progress("backing up", total=None) as progress:
             with explained(f"backing up {data}"):
                 manifest = take_backup(

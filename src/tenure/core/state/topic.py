@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyroaring import BitMap64
 
+from tenure.contract.config import SYNCED
 from tenure.core.state.frame_index import SegmentIndex, cut
 from tenure.core.state.ranges import first_absent
 
@@ -96,7 +97,7 @@ class Topic:
     @property
     def visible_seq(self) -> int:
         """Return the last seq that claims and reads may see: the last synced one where the class is fsync."""
-        return self.durable_seq if self.config.durable else self.head_seq
+        return self.durable_seq if self.config.durability in SYNCED else self.head_seq
 
     @property
     def evict_floor(self) -> int:
