@@ -144,14 +144,17 @@ async def test_given_objects_can_be_lost_and_an_old_copy_restored():
     assert old == {"a": (b"1", store.clock_ms)}, "a copy stays as it was"
 
 
-async def test_a_lost_answer_is_lost_whatever_it_was():
+@pytest.mark.parametrize("how", ["lost_reply", "late"])
+async def test_a_lost_answer_is_lost_whatever_it_was(how: Fault):
     """Naive: "exists" comes through although the answer is lost, and a caller's worst case is never tried."""
     store = SimStore()
     await store.put("k", b"x")
-    store.hook = lambda call: "lost_reply"
-    for call in (store.put_new("k", b"y"), store.head("missing")):
+    store.hook = lambda call: how
+    for call in (store.put_new("k", b"y"), store.head("missing"), store.get("k", limit_bytes=0)):
         with pytest.raises(OutcomeUnknown):
             await call
+    store.deliver_late()
+    assert store.objects["k"][0] == b"x"
 
 
 async def test_the_same_seed_shakes_alike_and_another_one_otherwise():

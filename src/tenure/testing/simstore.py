@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Final
 
-from tenure.objects.store import ObjectExists, ObjectMissing, OutcomeUnknown, StoreRefused
+from tenure.errors import TenureError
+from tenure.objects.store import ObjectExists, OutcomeUnknown, StoreRefused
 from tenure.testing.simclient import SimClient
 from tenure.testing.store_faults import FAULTS, Call, Fault, Hold
 
@@ -73,7 +74,7 @@ class SimStore(SimClient):
         """Carry out the ``late`` requests; their answers are dropped."""
         late, self._late = self._late, []
         for act in late:
-            with contextlib.suppress(ObjectExists, ObjectMissing):
+            with contextlib.suppress(TenureError):
                 act()
 
     def shake(self, seed: int, chances: Mapping[Fault, float]) -> None:
@@ -160,7 +161,7 @@ class SimStore(SimClient):
     def _fail(self, call: Call, fault: Fault, act: Callable[[], None]) -> None:
         match fault:
             case "lost_reply":
-                with contextlib.suppress(ObjectExists, ObjectMissing):  # that answer is lost, too
+                with contextlib.suppress(TenureError):  # that answer is lost, too
                     act()
                 raise OutcomeUnknown(f"the answer to call {call.number} was lost")
             case "duplicate":

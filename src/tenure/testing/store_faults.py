@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
-from tenure.objects.store import ObjectExists, ObjectMissing
+from tenure.errors import TenureError
 
 __all__ = ["FAULTS", "Call", "Fault", "Hold"]
 
@@ -49,7 +49,7 @@ class Hold:
     def release(self) -> None:
         self._go.set()
         for act in self._given_up:
-            with contextlib.suppress(ObjectExists, ObjectMissing):
+            with contextlib.suppress(TenureError):
                 act()
         self._given_up.clear()
 
