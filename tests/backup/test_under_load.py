@@ -45,6 +45,7 @@ def live_seqs(directory: Path) -> set[int]:
     return set(each(topic.live_runs(topic.floor, topic.head_seq + 1)))
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("backups", [5, pytest.param(20, marks=pytest.mark.full)])
 def test_every_backup_under_load_holds_what_was_acknowledged_and_nothing_that_was_acked(tmp_path: Path, backups: int):
     data = tmp_path / "data"
