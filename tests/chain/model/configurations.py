@@ -33,7 +33,6 @@ SHORT: Final = {
     "collector, no look after a commit, no machine set back": _whole(
         Bounds(2, 2, 2, crashes=0, collector=True), 1_931, rules=Rules(look_after_commit="never")
     ),
-    "collector, a crash, a burned disk": _whole(Bounds(2, 1, 2, crashes=1, burns=1, collector=True), 29_652),
     "collector, segments of two links": _whole(Bounds(2, 3, 1, crashes=0, collector=True, segment_links=2), 4_091),
     "machine set back": _whole(Bounds(2, 2, 1, crashes=0, collector=True, restores=1), 12_644),
     "machine set back with both clocks, a look at every commit": _whole(
@@ -49,6 +48,7 @@ SHORT: Final = {
     ),
 }
 LONG: Final = {
+    "collector, a crash, a burned disk": _whole(Bounds(2, 1, 2, crashes=1, burns=1, collector=True), 29_652),
     "three members, three fences, a crash": _whole(Bounds(3, 2, 3, crashes=1), 99_484),
     "collector, three members": _whole(Bounds(3, 2, 2, crashes=0, collector=True), 24_477),
     "two members, a crash, a power loss, a burned disk": _whole(
