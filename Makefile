@@ -18,7 +18,7 @@ COMPILE := $(BIN)/python tools/venv.py uv pip compile --quiet --generate-hashes 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run quick test test-full test-mutants lives soak pytest lint types format bench bench-core bench-chain bench-turns bench-upkeep bench-http bench-hostile bench-client bench-buffer bench-timers bench-console bench-spark bench-scale test-spark-matrix lock build clean
+.PHONY: help setup run quick test test-full test-mutants lives worlds soak pytest lint types format bench bench-core bench-chain bench-turns bench-upkeep bench-http bench-hostile bench-client bench-buffer bench-timers bench-console bench-spark bench-scale test-spark-matrix lock build clean
 # One thing at a time, also under -j: the tools fill the cores by themselves.
 .NOTPARALLEL:
 
@@ -52,6 +52,9 @@ test-mutants: $(READY) ## Change the engine in small ways and see that a test no
 
 lives: $(READY) ## Live random lives of a broker until one goes wrong (ARGS="--seconds 1800 --seed 1")
 	$(BIN)/python -m tests.lives $(ARGS)
+
+worlds: $(READY) ## Play simulated worlds of a log's home until one goes wrong (ARGS="--worlds 100000 --seed 1")
+	$(BIN)/python -m tests.chain.worlds $(ARGS)
 
 soak: $(READY) ## Work against a real server under a nemesis, and check the history (ARGS="--seconds 3600 --seed 1")
 	$(BIN)/python -m tests.soak $(ARGS)

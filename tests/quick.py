@@ -27,6 +27,7 @@ PATHS: Final = (
     "tests/ground/test_public_names.py",
 )
 LEFT_OUT: Final = (
+    *(f"tests/chain/model/test_{name}.py" for name in ("protocol", "variants")),
     *(f"tests/log/test_{name}.py" for name in ("crashes", "failures", "fuzz_frames", "threads")),
     "tests/log/test_disk.py::test_the_lock_of_a_killed_process_is_free",
     "tests/broker/test_rebuild.py",
@@ -45,7 +46,7 @@ LEFT_OUT: Final = (
     *(f"tests/worker/test_{name}.py" for name in ("first_puts", "status_page", "telemetry", "types_for_users")),
     "tests/worker/test_periodic.py::test_a_fleet_with_wrong_clocks_fires_each_tick_once_and_never_before_its_time",
     *(f"tests/export/test_{name}.py" for name in ("exporter", "serving")),
-    *(f"tests/backup/test_{name}.py" for name in ("every_call", "under_load")),
+    "tests/backup/test_under_load.py",
     *(f"tests/http/test_{name}.py" for name in ("fuzz_protocol", "h2", "h2_head", "headers", "limits", "memory")),
     *(f"tests/http/test_{name}.py" for name in ("protocol", "reading_turns", "refusals", "serve", "streams_live")),
     "tests/http/test_unsent.py",

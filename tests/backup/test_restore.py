@@ -164,17 +164,34 @@ def test_a_reader_ahead_of_the_backup_is_told_recreated_and_reads_what_is_new():
     assert [record.data for record in found.records] == [b'"only in the copy"'] * 9
 
 
-def test_a_producer_that_repeats_an_append_from_before_the_backup_is_answered_with_its_seqs():
+def test_a_producer_that_repeats_an_append_from_before_the_backup_is_recognised_and_new_ones_get_new_seqs():
     disk, clock = busy_log()
     with place_on(SimStore()) as place:
         taken(disk, place)
         target, _ = restored(place, clock)
     engine = opened(target, clock)
-    again = run.produce(engine, "jobs", [b"1"], idempotency_key="new-key").reply
-    assert not again.deduped
-    assert again.first_seq > 1 << 24, "seqs that the original may have given out are left out"
-    marked = run.produce(engine, "busy", [b'"7"'], client_id="p", client_seq=7).reply
-    assert marked.first_seq > 1 << 24
+    with pytest.raises(Conflict, match="it was appended before"):
+        run.produce(engine, "busy", [b'"5"'] * 2, client_id="p", client_seq=6)
+    fresh = run.produce(engine, "busy", [b'"6"'], client_id="p", client_seq=7).reply
+    assert not fresh.deduped
+    assert fresh.first_seq > 1 << 24, "seqs that the original may have given out are left out"
+
+
+def test_a_restored_queue_hands_out_its_old_jobs_and_then_the_new_ones_and_goes_on_after_a_restart():
+    disk, clock = busy_log()
+    with place_on(SimStore()) as place:
+        taken(disk, place)
+        target, _ = restored(place, clock)
+    engine = opened(target, clock)
+    fresh = run.produce(engine, "busy", [b'"new"'] * 2).reply
+    engine.sync()
+    engine.log.close()
+    engine = opened(target, clock)
+    claim = run.claim(engine, "busy", node="w", max_count=100).reply
+    assert claim.seqs == [*range(1, 13), fresh.first_seq, fresh.last_seq]
+    assert run.ack(engine, "busy", node="w", seqs=claim.seqs).reply.count == 14
+    assert run.topic_info(engine, "busy").earliest_seq == fresh.last_seq + 1
+    invariants(engine.state)
 
 
 def test_a_router_that_had_passed_on_everything_copies_what_is_new_in_one_step():

@@ -17,6 +17,7 @@ from tenure.backup.verify import verify_backup
 from tenure.errors import Conflict, Corrupt, Invalid, NotFound, Overloaded
 from tenure.log import FileLog, checkpoint
 from tenure.log.disk import PosixDisk
+from tenure.log.features import Feature
 from tenure.log.segment import segment_name, segment_numbers
 from tenure.log.spare_segments import unpublished_name
 from tenure.testing.simdisk import SimDisk
@@ -170,21 +171,33 @@ def test_a_damaged_log_is_refused_and_the_error_names_the_place():
     assert MANIFEST not in store.objects
 
 
-def test_a_batch_that_looks_damaged_for_an_instant_is_looked_at_again(monkeypatch: pytest.MonkeyPatch):
+def test_what_is_written_behind_a_chunk_while_it_is_read_is_not_taken_for_damage(monkeypatch: pytest.MonkeyPatch):
     disk = SimDisk()
     log = log_of(disk, batches=3)
-    pread, bad = disk.pread, [True]
+    pread, before, bodies = disk.pread, log.position(), [b"one", b"two", b"three"]
 
-    def half_written(file: int, count: int, offset: int) -> bytes:
+    def write_on(file: int, count: int, offset: int) -> bytes:
         data = pread(file, count, offset)
-        if bad and len(data) > 1000:
-            bad.pop()
-            return data[:400] + bytes(20) + data[420:]
+        while len(data) > 1000 and bodies:
+            log.append([(16, 7, bodies.pop())])
+            log.sync()
         return data
 
-    monkeypatch.setattr(disk, "pread", half_written)
+    monkeypatch.setattr(disk, "pread", write_on)
     with place_on(SimStore()) as place:
-        assert taken(disk, place).position == log.position()
+        assert taken(disk, place).position == before
+        assert not bodies
+        assert verify_backup(place).problems == []
+
+
+def test_damage_in_the_segment_that_is_written_is_refused():
+    disk, store = SimDisk(), SimStore()
+    log = log_of(disk, batches=5)
+    assert len(log.segments()) == 1
+    disk.flip_bit(segment_name(1), 8 * 600)
+    with place_on(store) as place, pytest.raises(Corrupt, match=r"0000000001\.log"):
+        taken(disk, place)
+    assert store.objects == {}
 
 
 def test_a_place_that_holds_a_backup_or_anything_else_is_refused_untouched():
@@ -283,6 +296,16 @@ def test_a_backup_into_its_own_data_directory_is_refused(tmp_path: Path):
     assert not (tmp_path / "data" / "backup").exists()
 
 
+def test_a_log_with_a_feature_that_this_version_does_not_know_is_refused_before_anything_is_written():
+    disk, store = SimDisk(), SimStore()
+    log = FileLog.open(disk, known=[Feature("widgets", "9.1.0")])
+    list(log.replay())
+    log.close()
+    with place_on(store) as place, pytest.raises(Corrupt, match=r"needs Tenure 9\.1\.0") as caught:
+        taken(disk, place)
+    assert (caught.value.code, store.objects) == ("unknown_feature", {})
+
+
 def test_a_directory_without_a_log_is_refused_before_anything_is_written():
     store = SimStore()
     with place_on(store) as place, pytest.raises(NotFound, match="no log here"):
@@ -309,11 +332,11 @@ def test_the_pace_sleeps_off_what_was_read_too_fast():
     assert len(slept) == 1
 
 
-def test_a_backup_spends_its_pace_on_every_byte():
+def test_a_backup_spends_its_pace_on_every_byte(monkeypatch: pytest.MonkeyPatch):
     disk, spent = SimDisk(), list[int]()
     log_of(disk, batches=40)
     pace = Pace(0)
-    pace.spend = spent.append  # type: ignore[method-assign]
+    monkeypatch.setattr(pace, "spend", spent.append)
     with place_on(SimStore()) as place:
         manifest = take_backup(disk, place, version="1", created_ms=5, pace=pace)
     assert sum(spent) == manifest.bytes

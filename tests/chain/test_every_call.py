@@ -16,6 +16,8 @@ from tenure.testing.simdisk import Failure, PowerLoss, SimDisk
 from tenure.testing.simstore import Call, Fault, SimStore
 from tests.chain.kit import open_log
 
+EVERY = pytest.mark.parametrize("every", [13, pytest.param(1, marks=pytest.mark.full)])
+"""Each so many-th call is hurt, and each single one in the full suite."""
 FAULTS: tuple[Fault, ...] = ("lost_request", "lost_reply", "duplicate", "late", "refused", "false_exists")
 
 
@@ -72,9 +74,10 @@ def count_calls() -> tuple[int, int]:
 STORE_CALLS, DISK_CALLS = count_calls()
 
 
+@EVERY
 @pytest.mark.parametrize("mode", MODES)
-def test_a_power_loss_at_every_disk_call_loses_nothing_that_the_home_confirmed(mode: CrashMode):
-    for operation in range(1, DISK_CALLS, 3):
+def test_a_power_loss_at_every_disk_call_loses_nothing_that_the_home_confirmed(mode: CrashMode, every: int):
+    for operation in range(1 + MODES.index(mode), DISK_CALLS, every):
         store, disk, life = SimStore(), SimDisk(operation), Life()
         disk.fail_at(operation, "crash")
         with pytest.raises(PowerLoss):
@@ -83,9 +86,10 @@ def test_a_power_loss_at_every_disk_call_loses_nothing_that_the_home_confirmed(m
         life.check(store, SimDisk())
 
 
+@EVERY
 @pytest.mark.parametrize("failure", ["EIO", "ENOSPC", "short"])
-def test_a_failing_disk_loses_nothing_that_the_home_confirmed(failure: Failure):
-    for operation in range(1, DISK_CALLS, 3):
+def test_a_failing_disk_loses_nothing_that_the_home_confirmed(failure: Failure, every: int):
+    for operation in range(1, DISK_CALLS, every):
         store, disk, life = SimStore(), SimDisk(operation), Life()
         disk.fail_at(operation, failure)
         with suppress(TenureError):
@@ -94,9 +98,10 @@ def test_a_failing_disk_loses_nothing_that_the_home_confirmed(failure: Failure):
         life.check(store, SimDisk())
 
 
+@EVERY
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_at_every_store_call_loses_nothing_that_was_confirmed(fault: Fault):
-    for number in range(STORE_CALLS):
+def test_a_fault_at_every_store_call_loses_nothing_that_was_confirmed(fault: Fault, every: int):
+    for number in range(FAULTS.index(fault), STORE_CALLS, every):
         store, disk, life = SimStore(), SimDisk(), Life()
         store.fail(number, fault)
         with suppress(TenureError):
@@ -107,8 +112,9 @@ def test_a_fault_at_every_store_call_loses_nothing_that_was_confirmed(fault: Fau
         life.check(store, SimDisk())
 
 
-def test_a_death_before_and_after_every_store_call_loses_nothing_that_was_confirmed():
-    for number in range(STORE_CALLS):
+@EVERY
+def test_a_death_before_and_after_every_store_call_loses_nothing_that_was_confirmed(every: int):
+    for number in range(0, STORE_CALLS, every):
         for fault in ("lost_request", "lost_reply"):
             store, disk, life = SimStore(), SimDisk(), Life()
             store.hook = _death(life, disk, number, fault)

@@ -12,7 +12,7 @@ from tenure.chain.chain import Chain, Freed
 from tenure.chain.home import create_home, find_home
 from tenure.chain.keys import HOME, link_key, mark_key
 from tenure.chain.leadership import Leadership, challenge
-from tenure.chain.link import Run
+from tenure.chain.link import Kind, Link, Run, digest
 from tenure.chain.place import Place
 from tenure.errors import Conflict, Corrupt, Indeterminate, NotLeader
 from tenure.objects.metered import Metered, StoreMetrics
@@ -258,6 +258,92 @@ async def test_a_reader_at_a_freed_place_begins_anew(world: World):
     await world.lead()
     world.sim.objects[mark_key(place.epoch)] = (b"", 0)
     world.sim.objects.pop(link_key(place.epoch, 0))
+    with pytest.raises(Freed):
+        await world.end(place)
+
+
+@story
+async def test_a_leader_whose_epoch_was_freed_while_it_stood_still_is_left_behind_and_the_store_is_sound(world: World):
+    leader = await world.lead()
+    await ship(leader, b"a")
+    place = leader.place
+    await world.lead()
+    world.sim.objects[mark_key(place.epoch)] = (b"", 0)
+    world.sim.objects.pop(link_key(place.epoch, 0))
+    with pytest.raises(Indeterminate) as caught:
+        await leader.prove()
+    assert caught.value.code == "left_behind"
+
+
+@story
+async def test_a_link_in_a_freed_slot_that_the_collector_deletes_at_once_is_left_behind(world: World):
+    leader = await world.lead()
+    await ship(leader, b"a")
+    place = leader.place
+    slot = link_key(place.epoch, place.number)
+    world.clock.advance(FAST.lapse_ms + 1)
+
+    def collect(call: Call) -> Fault | None:
+        if (call.kind, call.key) == ("get", slot):
+            world.sim.objects[mark_key(place.epoch)] = (b"", 0)
+            world.sim.objects.pop(slot, None)
+        return None
+
+    world.sim.hook = collect
+    with pytest.raises(Indeterminate) as caught:
+        await ship(leader, b"lost")
+    assert caught.value.code == "left_behind"
+
+
+@story
+async def test_a_fence_in_a_freed_slot_that_the_collector_deletes_at_once_is_not_followed(world: World):
+    leader = await world.lead()
+    await ship(leader, b"a")
+    place = leader.place
+    slot = link_key(place.epoch, place.number)
+
+    def collect(call: Call) -> Fault | None:
+        if (call.kind, call.key) == ("get", slot):
+            world.sim.objects[mark_key(place.epoch)] = (b"", 0)
+            world.sim.objects.pop(slot, None)
+        return None
+
+    world.sim.hook = collect
+    with pytest.raises(Freed):
+        await world.lead(place)
+
+
+@story
+async def test_a_fence_behind_which_a_rival_has_led_already_is_no_damage(world: World):
+    place = await world.end()
+    slot = link_key(place.epoch, place.number)
+
+    def overtake(call: Call) -> Fault | None:
+        if (call.kind, call.key) == ("get", slot) and slot in world.sim.objects:
+            prev = digest(world.sim.objects[slot][0])
+            fence = Link(Kind.FENCE, LOG, place.epoch + 2, 0, prev, b"r" * 16, b"R" * 16)
+            world.sim.objects[link_key(place.epoch + 1, 0)] = (fence.pack(), 0)
+        return None
+
+    world.sim.hook = overtake
+    late = await world.lead(place)
+    with pytest.raises(NotLeader):
+        await ship(late, b"never")
+
+
+@story
+async def test_a_slow_reader_behind_which_an_epoch_is_freed_begins_anew(world: World):
+    leader = await world.lead()
+    place = leader.place
+    behind = link_key(place.epoch, place.number + 1)
+
+    def go_on(call: Call) -> Fault | None:
+        if (call.kind, call.key) == ("get", behind):
+            world.sim.objects[mark_key(place.epoch)] = (b"", 0)
+            world.sim.objects[behind] = (b"a link that the collector deletes next", 0)
+        return None
+
+    world.sim.hook = go_on
     with pytest.raises(Freed):
         await world.end(place)
 

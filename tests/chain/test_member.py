@@ -15,6 +15,7 @@ from tenure.clock import SystemClock
 from tenure.errors import Conflict, Corrupt, Indeterminate, NotFound, NotLeader
 from tenure.log import FileLog
 from tenure.objects.store import StoreRefused
+from tenure.testing.power_loss import MODES, CrashMode
 from tenure.testing.simdisk import PowerLoss, SimDisk
 from tenure.testing.simstore import Call, Fault, SimStore
 from tests.chain.kit import FAST, SEGMENT_BYTES, open_log
@@ -99,6 +100,32 @@ def test_the_tail_of_a_directory_that_another_overtook_is_moved_aside():
     assert b"tail 0" in left.content(diverged(left)[0])
 
 
+def test_a_tail_stays_aside_whenever_the_start_that_moved_it_is_cut_short():
+    store, disk = SimStore(), SimDisk()
+    log, _ = opened(store, disk)
+    put(log, b"shipped")
+    put(log, b"tail" + bytes(300), ship=False)
+    other, _ = opened(store, SimDisk(1))
+    for number in range(8):
+        put(other, b"theirs %d" % number)
+    other.close()
+    home = store.snapshot()
+    for number in range(70):  # the first calls are those of the probe
+        store.restore(home)
+        left, at = disk.kill(), len(store.calls) + number
+
+        def refuse(call: Call, at: int = at) -> Fault | None:
+            return "refused" if call.number == at and call.key.startswith("chain/") else None
+
+        store.hook = refuse
+        with suppress(StoreRefused):
+            opened(store, left)
+        store.hook = lambda call: None
+        left = left.kill()
+        opened(store, left)
+        assert any(b"tail" in left.content(name) for name in diverged(left)), number
+
+
 def test_a_tail_is_moved_aside_also_where_the_other_leader_wrote_nothing():
     store, disk = SimStore(), SimDisk()
     log, _ = opened(store, disk)
@@ -135,6 +162,37 @@ def test_a_directory_whose_bytes_differ_from_the_chain_takes_the_chains():
     log.close()
     _, bodies = opened(store, old)  # a copy of the directory from before: its own epoch went on without it
     assert bodies == [b"first", b"second", b"third"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_power_loss_after_a_cold_start_leaves_everything_that_was_read(mode: CrashMode):
+    store = SimStore()
+    log, _ = opened(store, SimDisk())
+    for number in range(60):
+        put(log, b"%d" % number * 100)
+    assert len(log.segments()) > 3
+    cold = SimDisk(1)
+    opened(store, cold)
+    _, bodies = opened(store, cold.crash(mode))
+    assert bodies == [b"%d" % number * 100 for number in range(60)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_power_loss_during_a_cold_start_leaves_a_directory_that_starts_again(mode: CrashMode):
+    store = SimStore()
+    log, _ = opened(store, SimDisk())
+    for number in range(60):
+        put(log, b"%d" % number * 100)
+    log.close()
+    whole = SimDisk(1)
+    opened(store, whole)
+    for operation in range(1, whole.operations, 29):
+        cold = SimDisk(operation)
+        cold.fail_at(operation, "crash")
+        with suppress(PowerLoss):
+            opened(store, cold)
+        _, bodies = opened(store, cold.crash(mode))
+        assert bodies == [b"%d" % number * 100 for number in range(60)]
 
 
 def test_a_log_without_a_home_is_not_taken_into_one_by_accident():
@@ -309,3 +367,24 @@ def test_a_directory_without_a_log_cannot_be_adopted_nor_a_prefix_with_one_adopt
     with pytest.raises(Conflict) as caught:
         adopted(store, disk)
     assert caught.value.code == "home_exists"
+
+
+def test_an_old_copy_of_the_bucket_is_found_and_nothing_is_written_to_it():
+    store, disk = SimStore(), SimDisk()
+    log, _ = opened(store, disk)
+    put(log, b"a")
+    log.close()
+    old = dict(store.objects)
+    log, _ = opened(store, disk)
+    put(log, b"b")
+    for when in ("between two links", "right after the fence"):
+        left = disk.kill()
+        restored = SimStore()
+        restored.objects = dict(old)
+        with pytest.raises(Corrupt, match="took back"):
+            open_log(restored, left)
+        assert {key for key in restored.objects if key.startswith("chain/")} == {
+            key for key in old if key.startswith("chain/")
+        }, when
+        log.close()
+        log = open_log(store, disk)

@@ -192,6 +192,40 @@ def test_a_damaged_checkpoint_is_passed_over_and_a_damaged_segment_too():
         cold(story.store)
 
 
+def test_a_segment_that_a_checkpoint_needs_and_the_store_lost_is_named():
+    story = Story()
+    for _ in range(2):
+        story.write()
+        story.save()
+    segment = keys(story.store, SEGMENTS)[0]
+    story.store.lose([segment])
+    with pytest.raises(Corrupt, match=segment):
+        cold(story.store)
+
+
+def test_a_new_machine_whose_checkpoint_is_collected_while_it_reads_begins_at_a_newer_one():
+    story = Story()
+    for _ in range(2):
+        story.write()
+        story.save()
+    segment, old = keys(story.store, SEGMENTS)[0], story.store.snapshot()
+    story.drop()
+    for _ in range(2):
+        story.write()
+        story.save()
+    bodies, new = story.alive(), story.store.snapshot()
+    assert segment not in new
+    story.store.restore(old)
+
+    def collect(call: Call) -> Fault | None:
+        if (call.kind, call.key) == ("get", segment):
+            story.store.restore(new)
+        return None
+
+    story.store.hook = collect
+    assert [bytes(body) for *_, body in cold(story.store).replay()] == bodies
+
+
 def verified(store: SimStore) -> Verified:
     return background().run(verify_home(RetryingStore(Metered(store, StoreMetrics()), SHORT), SHORT))
 

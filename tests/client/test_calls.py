@@ -10,7 +10,7 @@ import pydantic
 import pytest
 from msgspec.structs import replace
 
-from tenure import Conflict, Invalid, LeaseLost, NotFound, Overloaded, Record
+from tenure import Conflict, Invalid, LeaseLost, NotFound, Overloaded, Record, __version__
 from tenure.client import ReadRecord
 from tenure.client.batching.settings import AckerSettings
 from tenure.client.calls.requests import BODY_BYTES_MAX, request_of
@@ -239,6 +239,11 @@ async def test_the_server_tells_about_itself(client: Both) -> None:
     assert (await client.health()).status == "ok"
     assert (await client.ready()).wal_replay_complete is True
     assert "tenure_produced_total" in await client.metrics()
+
+
+async def test_the_server_shows_its_features_and_turns_them_on(client: Both) -> None:
+    for status in (await client.upgrade_status(), await client.finalize_upgrade(), await client.finalize_upgrade()):
+        assert (status.version, status.off) == (__version__, [])
 
 
 BAD: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [

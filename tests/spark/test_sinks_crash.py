@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CASES = known()
-SLICE = ("files", "postgres", "delta")
-"""The sinks that are killed in every run: one of each kind of commit. The others are killed in the full suite."""
+SLICE = ("files", "postgres")
+"""The sinks that are killed in every run. The others are killed in the full suite."""
 
 pytestmark = pytest.mark.timeout(1_800)
 

@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from tenure.errors import Corrupt
+from tenure.log.features import Feature, FeatureSet
 from tenure.log.interface import Position
 from tenure.log.segment import HEAD_BYTES
 
@@ -59,7 +60,7 @@ class EndOfLog(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backup holds. ``features`` are those that a program must know to read the log; none so far."""
+    """What a backup holds. ``features`` are those that the log uses, each with the first version that reads it."""
 
     format: int = FORMAT
     tenure: str
@@ -70,7 +71,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     piece_bytes: int
     segments: list[StoredFile]
     checkpoint: StoredFile | None = None
-    features: list[str] = []
+    features: list[tuple[str, str]] = []
     base: str | None = None
 
     @property
@@ -97,7 +98,7 @@ class _Sealed(msgspec.Struct, frozen=True):
 class _Version(msgspec.Struct, frozen=True):
     format: int
     tenure: str = "?"
-    features: list[str] = []
+    features: list[tuple[str, str]] = []
 
 
 def digest(data: bytes) -> str:
@@ -112,14 +113,15 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(data: bytes) -> Manifest:
-    """Decode a manifest. Raises Corrupt where it is damaged, or of a newer format."""
+    """Decode a manifest. Raises Corrupt where it is damaged, of a newer format, or of a log with a newer feature."""
     try:
         sealed = msgspec.json.decode(data, type=_Sealed)
         if digest(bytes(sealed.backup)) != sealed.sha256:
             raise _damaged("it fails its checksum")
         version = msgspec.json.decode(sealed.backup, type=_Version)
-        if version.format > FORMAT or version.features:
+        if version.format > FORMAT:
             raise _too_new(version)
+        FeatureSet(Feature(name, since) for name, since in version.features)
         manifest = msgspec.json.decode(sealed.backup, type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise _damaged(str(error)) from error
@@ -148,10 +150,9 @@ def _damaged(why: str) -> Corrupt:
 
 
 def _too_new(version: _Version) -> Corrupt:
-    needed = f" and the features {', '.join(version.features)}" if version.features else ""
     return Corrupt(
-        f"the backup has format {version.format}{needed}, this program reads format {FORMAT}: use tenure "
-        f"{version.tenure} or newer. Nothing was changed.",
+        f"the backup has format {version.format}, this program reads up to {FORMAT}: use Tenure {version.tenure} or "
+        "later. Nothing was changed.",
         code="format_too_new",
         format=version.format,
     )

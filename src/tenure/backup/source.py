@@ -14,10 +14,11 @@ from contextlib import suppress
 
 from tenure.errors import Corrupt, NotFound, Overloaded
 from tenure.log.disk import Disk, File
+from tenure.log.features import FEATURES, NO_FEATURES
 from tenure.log.interface import Position, UnknownPosition
 from tenure.log.opening import check_declared
 from tenure.log.recovery import Scan, locate
-from tenure.log.segment import HEAD_BYTES, Head, list_heads, read_head, segment_name, segment_numbers
+from tenure.log.segment import HEAD_BYTES, Head, find_features, list_heads, read_head, segment_name, segment_numbers
 from tenure.log.spare_segments import unpublished_name
 from tenure.log.unpublished import find_unpublished
 
@@ -39,14 +40,10 @@ class Source:
         #: Where the backup ends, after the last batch that is whole, and the epoch of that batch.
         self.end = Position(0, 0, 0)
         self.epoch = 0
+        self.features = NO_FEATURES
 
     def hold(self) -> None:
-        """Hold the log as it is now. Raises NotFound without a log, Corrupt for a damaged one, OSError.
-
-        A batch that is being written looks damaged for an instant, so damage counts only when a second look finds it
-        at the same place.
-        """
-        met: str | None = None
+        """Hold the log as it is now. Raises NotFound without a log, Corrupt for a damaged one, OSError."""
         for _ in range(_LOOKS_MAX):
             self.close()
             try:
@@ -54,10 +51,6 @@ class Source:
                 return
             except FileNotFoundError:
                 continue  # a segment was dropped or published between two calls
-            except Corrupt as error:
-                if error.message == met:
-                    raise
-                met = error.message
         raise Overloaded("the log changes faster than it can be read: run it again, or stop the server first")
 
     def _look(self) -> None:
@@ -65,10 +58,27 @@ class Source:
         self._next = 0
         self._hold_on()
         self._open_held(self.heads[-1])
+        self.end, self.epoch = self._find_end()
+        # Only the newest segment can be without a frame.
+        newest = [(segment_name(head.number), head) for head in self.heads[-2:]]
+        self.features = find_features(self, newest, known=FEATURES) or NO_FEATURES
+
+    def _find_end(self) -> tuple[Position, int]:
+        """Return where the last whole batch ends, and its epoch. Raises Corrupt where damage follows it.
+
+        What the broker wrote between the read of a chunk and the look behind it looks like damage: a batch that is
+        not whole, and a later one that says it was synced. A second look from there on finds it whole.
+        """
         scan = Scan(self, self.heads[-1:])
-        for _ in scan.frames():
-            pass
-        self.end, self.epoch = scan.end, scan.epoch
+        try:
+            _exhaust(scan)
+        except Corrupt:
+            again = Scan(self, self.heads[-1:], after=scan.end)
+            with suppress(Corrupt):
+                _exhaust(again)
+            if again.end == scan.end:
+                raise
+        return scan.end, scan.epoch
 
     def _chain(self) -> list[Head]:
         heads = list_heads(self._disk)
@@ -94,7 +104,7 @@ class Source:
             name = segment_name(before.number) if before.number in published else unpublished_name(before.number)
             found = find_unpublished(self._disk, before, name)
             if found is not None:
-                return found[0]
+                return found.head
         return None
 
     def _hold_on(self) -> None:
@@ -129,8 +139,7 @@ class Source:
             return  # the last one was read when the end was looked for
         stop = Position(after[0].number, HEAD_BYTES, after[0].first_batch, 0, after[0].crc)
         scan = Scan(self, [head, *after], stop=stop)
-        for _ in scan.frames():
-            pass
+        _exhaust(scan)
         self.end = self.end._replace(dropped=max(self.end.dropped, scan.end.dropped))
 
     def check_declared(self) -> None:
@@ -178,6 +187,11 @@ class Source:
 
     def pread(self, file: File, count: int, offset: int) -> bytes:
         return self._disk.pread(file, count, offset)
+
+
+def _exhaust(scan: Scan) -> None:
+    for _ in scan.frames():
+        pass
 
 
 def _dropped(error: FileNotFoundError) -> Overloaded:

@@ -33,23 +33,24 @@ async def begin_at_checkpoint(chain: Chain, disk: Disk, copy: LocalCopy, notes: 
     """
     space = Space(chain)
     damage: Corrupt | None = None
-    for key in await space.checkpoints():
+    keys = await space.checkpoints()
+    for key in keys:
         try:
             head, payload = await space.load(key)
             await _fetch_all(chain, copy, head)
-        except Corrupt as error:
+        except (Corrupt, ObjectMissing) as error:
             logger.warning("%s: an older checkpoint is tried", error.message)
-            damage = error
+            damage = error if isinstance(error, Corrupt) else Corrupt(f"{key} is not whole: {error.message}", key=key)
             continue
-        except ObjectMissing:  # collected meanwhile: a newer one is there
-            return await begin_at_checkpoint(chain, disk, copy, notes)
         copy.sync()
         checkpoint.save(disk, head.position, payload)
         begun = {head.position.segment: head.begin}
         return msgspec.structs.replace(notes, place=head.begin, begun=begun, closed=head.closed)
-    if damage is not None:
-        raise damage
-    return None
+    if damage is None:
+        return None
+    if await space.checkpoints() != keys:  # collected meanwhile: newer ones are there
+        return await begin_at_checkpoint(chain, disk, copy, notes)
+    raise damage
 
 
 async def _fetch_all(chain: Chain, copy: LocalCopy, head: StoredCheckpoint) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from tenure.chain.bootstrap import begin_at_checkpoint
 from tenure.chain.chain import Chain, Freed
@@ -18,11 +19,16 @@ logger = logging.getLogger("tenure.chain")
 
 
 class CatchUp:
-    """The reading half of a member: links become bytes at their places."""
+    """The reading half of a member: links become bytes at their places.
 
-    def __init__(self, disk: Disk) -> None:
+    ``save`` is called at each fence with the notes up to there. So what was moved aside at a fence is behind a start
+    that is cut short, and the next one does not take the chain's bytes for it.
+    """
+
+    def __init__(self, disk: Disk, *, save: Callable[[Notes], None]) -> None:
         self._disk = disk
         self._copy = LocalCopy(disk)
+        self._save = save
 
     @property
     def diverged_bytes(self) -> int:
@@ -30,7 +36,7 @@ class CatchUp:
         return self._copy.diverged_bytes
 
     async def run(self, chain: Chain, notes: Notes) -> Notes:
-        """Read the chain into the local copy, durably; return the notes of its end, for the caller to save.
+        """Read the chain into the local copy, durably; save and return the notes of its end.
 
         Raises as `Chain.follow`, and OSError.
         """
@@ -54,13 +60,19 @@ class CatchUp:
             async for step in chain.follow(notes.place):
                 self._apply(step, notes)
                 notes = notes.after(step)
+                if step.link.is_fence:
+                    self._note(notes)
         except Freed:
             anew = await begin_at_checkpoint(chain, self._disk, self._copy, notes)
             if anew is None or anew.place[:2] <= notes.place[:2]:
                 raise
             return await self._follow(chain, anew)
-        self._copy.sync()
+        self._note(notes)
         return notes
+
+    def _note(self, notes: Notes) -> None:
+        self._copy.sync()
+        self._save(notes)
 
     def _apply(self, step: Step, notes: Notes) -> None:
         """Bring one link into the copy; where the copy went another way, what it holds from there on is moved aside."""

@@ -92,7 +92,7 @@ class Chain:
         is_next = link.prev == place.digest
         # The look comes after the read: a fence that was put where links had been deleted began nothing.
         if (link.is_fence or not is_next) and await self.is_freed(place.epoch):
-            raise self._freed(place)
+            raise self.freed(place.epoch, place.number)
         if not is_next:
             raise Corrupt(
                 f"{key} does not follow the link before it: the store lost or replaced a part of the chain, "
@@ -101,34 +101,45 @@ class Chain:
             )
         return link
 
-    async def check_is_last(self, place: Place) -> None:
-        """Check that a fence that was created in this slot is the end of the chain. Raises Corrupt, Freed.
+    async def check_is_last(self, place: Place, fence: bytes) -> None:
+        """Check that the fence with this digest, in this slot, is the end of the chain. Raises Corrupt, Freed.
 
         The next slot is read. A listing shows what a hole of any length may hide, such as a later epoch whose fence,
-        or a freed one whose mark, was deleted by somebody.
+        or a freed one whose mark, was deleted by somebody. A rival may have read the fence already and ended the epoch
+        that it began: its leader finds that with its first link.
         """
         if await self.is_freed(place.epoch):
-            raise self._freed(place)
+            raise self.freed(place.epoch, place.number)
         key = link_key(place.epoch, place.number)
         later = link_key(place.epoch, place.number + 1)
         found = later if await self.read(place.epoch, place.number + 1) is not None else None
         async for info in self.store.list_objects(CHAIN, start_after=key):
             found = info.key
             break
-        if found is not None:
+        if found is not None and not await self._follows(found, Place(place.epoch + 1, 0, fence)):
             message = f"{key} was free although {found} follows it: the store lost a part of the chain"
             raise Corrupt(message, key=key)
+
+    async def _follows(self, key: str, place: Place) -> bool:
+        """Return whether a link that a listing shows is the one in the next slot, of the same history."""
+        if key != link_key(place.epoch, place.number):
+            return False
+        data = await self.read(place.epoch, place.number)
+        return data is not None and Link.unpack(data, key).prev == place.digest
 
     async def _check_end(self, place: Place) -> None:
         """Check that a free slot is the end of the chain. Raises Corrupt for a hole, Freed where it was deleted."""
         if await self.is_freed(place.epoch):
-            raise self._freed(place)
+            raise self.freed(place.epoch, place.number)
         if await self.read(place.epoch, place.number + 1) is None:
             return
         if await self.read(place.epoch, place.number) is None:
+            if await self.is_freed(place.epoch):  # since the first look: this reader is slow
+                raise self.freed(place.epoch, place.number)
             key = link_key(place.epoch, place.number)
             raise Corrupt(f"{key} is missing, and the link after it is there: the store lost it", key=key)
 
-    def _freed(self, place: Place) -> Freed:
-        key = link_key(place.epoch, place.number)
+    def freed(self, epoch: int, number: int) -> Freed:
+        """Return the error of a slot whose epoch was freed."""
+        key = link_key(epoch, number)
         return Freed(f"{key} and links beside it were deleted since: begin at a checkpoint", key=key)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from contextlib import suppress
+from itertools import chain, count
 
 from tenure.chain.link import Run
 from tenure.chain.place import End
 from tenure.chain.stored_checkpoint import sha256
 from tenure.log.disk import Disk, File, write_whole
 from tenure.log.frame import CHUNK_BYTES, nonzero_end
-from tenure.log.segment import SEGMENTS, segment_name, segment_numbers
+from tenure.log.segment import HEAD_BYTES, SEGMENTS, SPARE, segment_name, segment_numbers
 from tenure.log.spare_segments import unpublished_name
 from tenure.log.unpublished import begun_segments, clear_spares
 
@@ -58,7 +59,7 @@ class LocalCopy:
 
     def _read(self, run: Run) -> bytes:
         with suppress(FileNotFoundError):
-            return self._disk.pread(self._file(run.segment, create=False), len(run.data), run.offset)
+            return self._disk.pread(self._file(run.segment), len(run.data), run.offset)
         return b""
 
     def _publish(self, run: Run) -> None:
@@ -78,17 +79,37 @@ class LocalCopy:
     def write(self, runs: Sequence[Run]) -> None:
         """Write the bytes of a link at their places."""
         for run in runs:
-            write_whole(self._disk, self._file(run.segment, create=True), run.data, offset=run.offset)
+            if run.segment in segment_numbers(self._disk):
+                write_whole(self._disk, self._file(run.segment), run.data, offset=run.offset)
+            else:
+                self._begin(run)
+
+    def _begin(self, run: Run) -> None:
+        """Begin a segment as a roll does: those before it are durable first, and it gets its name with its head."""
+        self._sync_files()
+        self._disk.mkdir(SEGMENTS)
+        self._disk.sync_dir("")
+        file = self._disk.create(SPARE)
+        try:
+            write_whole(self._disk, file, run.data, offset=run.offset)
+            self._disk.sync(file)
+        finally:
+            self._disk.close(file)
+        self._disk.rename(SPARE, segment_name(run.segment))
+        self._disk.sync_dir(SEGMENTS)
 
     def cut(self, end: End, *, aside: str) -> None:
         """Move everything behind ``end`` to ``diverged/<aside>``, durably; nothing where there is nothing.
 
-        It is moved before it is removed here, so that a power loss in between leaves it in two places.
+        It is moved before it is removed here, so that a power loss in between leaves it in two places. What was moved
+        aside before stays as it is, also where a start that was cut short is made again.
         """
-        self.close()
-        later = [segment_name(number) for number in segment_numbers(self._disk) if number > end.segment]
+        kept = end.segment if end.offset >= HEAD_BYTES else end.segment - 1  # without its head, a segment is none
+        for number in [number for number in self._files if number > kept]:
+            self._disk.close(self._files.pop(number))
+        later = [segment_name(number) for number in segment_numbers(self._disk) if number > kept]
         later += [unpublished_name(number) for number in begun_segments(self._disk)]
-        tail = self._tail(end)
+        tail = self._tail(end) if kept == end.segment else b""
         if later or tail:
             self._make_aside(aside)
             if tail:
@@ -96,18 +117,18 @@ class LocalCopy:
             self._move_all(later, aside=aside)
         clear_spares(self._disk)
         if end.segment in segment_numbers(self._disk):
-            self._disk.truncate(self._file(end.segment, create=False), end.offset)
+            self._disk.truncate(self._file(end.segment), end.offset)
 
     def has_segment(self, number: int, size: int, digest: str) -> bool:
         """Return whether a whole segment is here already."""
         with suppress(FileNotFoundError):
-            data = self._disk.pread(self._file(number, create=False), size, 0)
+            data = self._disk.pread(self._file(number), size, 0)
             return len(data) == size and sha256(data) == digest
         return False
 
     def keep_only(self, numbers: Set[int], *, aside: str) -> None:
-        """Move every segment but these to ``diverged/<aside>``, durably."""
-        self.close()
+        """Move every segment but these to ``diverged/<aside>``, durably; those that stay are durable, too."""
+        self._sync_files()
         names = [segment_name(number) for number in segment_numbers(self._disk) if number not in numbers]
         names += [unpublished_name(number) for number in begun_segments(self._disk)]
         if names:
@@ -117,14 +138,14 @@ class LocalCopy:
     def _tail(self, end: End) -> bytes:
         """Return what the segment of the end holds behind it, without the zeros that no byte was written to."""
         with suppress(FileNotFoundError):
-            file = self._file(end.segment, create=False)
+            file = self._file(end.segment)
             size = self._disk.size(file)
             stop = nonzero_end(lambda count, offset: self._disk.pread(file, count, offset), end.offset, end=size)
             return self._disk.pread(file, max(0, stop - end.offset), end.offset)
         return b""
 
     def _keep(self, data: bytes, name: str) -> None:
-        file = self._disk.create(name)
+        file = self._disk.create(self._unused(name))
         try:
             for start in range(0, len(data), CHUNK_BYTES):
                 write_whole(self._disk, file, data[start : start + CHUNK_BYTES], offset=start)
@@ -132,6 +153,13 @@ class LocalCopy:
         finally:
             self._disk.close(file)
         self.diverged_bytes += len(data)
+
+    def _unused(self, name: str) -> str:
+        """Return a name that no file has yet: this one, or this one with a number."""
+        directory, _, base = name.rpartition("/")
+        taken = set(self._disk.listdir(directory))
+        names = chain([base], (f"{base}.{number}" for number in count(2)))
+        return f"{directory}/{next(each for each in names if each not in taken)}"
 
     def _make_aside(self, aside: str) -> None:
         self._disk.mkdir(DIVERGED)
@@ -143,36 +171,34 @@ class LocalCopy:
             file = self._disk.open(name)
             self.diverged_bytes += self._disk.size(file)
             self._disk.close(file)
-            self._disk.rename(name, f"{DIVERGED}/{aside}/{name.rpartition('/')[2]}")
+            self._disk.rename(name, self._unused(f"{DIVERGED}/{aside}/{name.rpartition('/')[2]}"))
         for name in (f"{DIVERGED}/{aside}", DIVERGED, SEGMENTS, ""):
             self._disk.sync_dir(name)
 
     def sync(self) -> None:
         """Make all that was written durable, and let go of the files."""
-        for file in self._files.values():
-            self._disk.sync(file)
-        self.close()
+        self._sync_files()
         self._disk.mkdir(SEGMENTS)
         self._disk.sync_dir(SEGMENTS)
         self._disk.sync_dir("")
+
+    def _sync_files(self) -> None:
+        for file in self._files.values():
+            self._disk.sync(file)
+        self.close()
 
     def close(self) -> None:
         """Let go of the files."""
         while self._files:
             self._disk.close(self._files.popitem()[1])
 
-    def _file(self, number: int, *, create: bool) -> File:
+    def _file(self, number: int) -> File:
         file = self._files.get(number)
         if file is None:
-            name = segment_name(number)
-            exists = number in segment_numbers(self._disk)
-            if not exists and not create:
-                raise FileNotFoundError(name)
-            if create:
-                self._disk.mkdir(SEGMENTS)
+            if number not in segment_numbers(self._disk):
+                raise FileNotFoundError(segment_name(number))
             self._sync_oldest()
-            file = self._disk.open(name, write=True) if exists else self._disk.create(name)
-            self._files[number] = file
+            file = self._files[number] = self._disk.open(segment_name(number), write=True)
         return file
 
     def _sync_oldest(self) -> None:

@@ -50,4 +50,4 @@ async def _fetch(store: RetryingStore, disk: Disk, settings: ChainSettings) -> N
     if facts is None:
         raise NotFound(f"there is no home under {store.store.url}", code="no_home", url=store.store.url)
     chain = Chain(store, bytes.fromhex(facts.log_id), settings)
-    await CatchUp(disk).run(chain, begin_notes(facts, store.store.url))
+    await CatchUp(disk, save=lambda notes: None).run(chain, begin_notes(facts, store.store.url))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
-from tenure.chain.chain import Chain
+from tenure.chain.chain import Chain, Freed
 from tenure.chain.keys import link_key
 from tenure.chain.link import NO_DIGEST, Kind, Link, Run, digest
 from tenure.chain.metrics import ChainMetrics
@@ -39,6 +39,8 @@ async def challenge(
     ``is_over`` is asked while a request is under way whether to give up: then it raises OutcomeUnknown, and so does
     the leadership. Raises Corrupt where the store lost what this member has read, Freed where it deleted it.
     """
+    if place.before is not None:  # before anything is written: it may be an old copy of the store
+        await _check_there(chain, *place.before, place.digest)
     about = (chain.log_id, place.epoch + 1, place.number, place.digest, nonce, directory)
     fence = Link(Kind.FENCE, *about, url=url)
     data = fence.pack()
@@ -53,20 +55,21 @@ async def _check_fence(chain: Chain, place: Place, data: bytes) -> None:
 
     All of it after the create: the store may lose something between a look and the create. Raises Corrupt, Freed.
     """
-    key = link_key(place.epoch, place.number)
-    if await chain.read(place.epoch, place.number) != data:
-        raise Corrupt(f"{key} does not read back as it was created: this store does not keep its word", key=key)
-    await chain.check_is_last(place)
-    if place.number:  # the fence of the epoch before was proven when it was read
-        await _check_before(chain, place.epoch, place.number, place.digest)
+    await _check_there(chain, place.epoch, place.number, digest(data))
+    await chain.check_is_last(place, digest(data))
+    if place.before is not None:
+        await _check_there(chain, *place.before, place.digest)
 
 
-async def _check_before(chain: Chain, epoch: int, number: int, expected: bytes) -> None:
-    """Check that the link before a slot is still there. Raises Corrupt."""
-    key = link_key(epoch, number - 1)
-    data = await chain.read(epoch, number - 1)
-    if data is None or digest(data) != expected:
-        raise Corrupt(f"{key} was there and is not, or is another: the store took back what it had stored", key=key)
+async def _check_there(chain: Chain, epoch: int, number: int, expected: bytes) -> None:
+    """Check that a slot holds the link with this digest. Raises Freed where its epoch was freed, else Corrupt."""
+    data = await chain.read(epoch, number)
+    if data is not None and digest(data) == expected:
+        return
+    if await chain.is_freed(epoch):
+        raise chain.freed(epoch, number)
+    key = link_key(epoch, number)
+    raise Corrupt(f"{key} was there and is not, or is another: the store took back what it had stored", key=key)
 
 
 class Leadership:
@@ -129,7 +132,7 @@ class Leadership:
             self.lost = await self._verdict(found)
             raise self.lost
         self.metrics.count_link(len(data), perf_counter() - started)
-        if (had_lapse or place.number == 0) and (error := await self._doubt(data)) is not None:
+        if (had_lapse or place.number == 0) and (error := await self._doubt()) is not None:
             self.lost = error
             raise error
         self._sent_ms, self.last = sent_ms, link._replace(runs=())
@@ -168,15 +171,21 @@ class Leadership:
         if self.lost is not None:
             raise self.lost
 
-    async def _check_last(self) -> Corrupt | None:
+    async def _check_last(self) -> Lost | None:
         place = self.place
-        if place.number == 0:
-            return None
-        data = await self.chain.read(place.epoch, place.number - 1)
-        if (data is not None and digest(data) == place.digest) or place != self.place:
-            return None  # or a link was shipped meanwhile, which proves more
-        key = link_key(place.epoch, place.number - 1)
-        return Corrupt(f"{key} was stored and is gone: the store takes back what it confirmed", key=key)
+        error = await self._missing(place.before, place.digest)
+        return error if place == self.place else None  # a link was shipped meanwhile, which proves more
+
+    async def _missing(self, slot: tuple[int, int] | None, expected: bytes) -> Lost | None:
+        """Return what it means that a link is not in its slot, None where it is."""
+        assert slot is not None, "an epoch begins with a fence"
+        try:
+            await _check_there(self.chain, *slot, expected)
+        except Freed:
+            return self._left_behind()
+        except Corrupt as error:
+            return error
+        return None
 
     async def _check_next(self) -> Lost | None:
         place = self.place
@@ -191,25 +200,22 @@ class Leadership:
         lapse_ms = self.chain.settings.lapse_ms
         return self.clock.boot_ms() - boot_ms > lapse_ms or not 0 <= self.clock.wall_ms() - wall_ms <= lapse_ms
 
-    async def _doubt(self, data: bytes) -> Lost | None:
-        """Return why a link that was created does not count, None where it does."""
+    async def _doubt(self) -> Lost | None:
+        """Return why the link that was just created does not count, None where it does."""
         place = self.place
-        key = link_key(place.epoch, place.number)
-        if await self.chain.read(place.epoch, place.number) != data:
-            return Corrupt(f"{key} does not read back as it was created: this store does not keep its word", key=key)
+        if (error := await self._missing((place.epoch, place.number), self._sending)) is not None:
+            return error
         if await self.chain.is_freed(place.epoch):
-            return Indeterminate(
-                f"epoch {place.epoch} ended and was cleared away while this process stood still: it cannot go on. "
-                "Start it again",
-                code="left_behind",
-                epoch=place.epoch,
-            )
-        if place.number:
-            try:
-                await _check_before(self.chain, place.epoch, place.number, place.digest)
-            except Corrupt as error:
-                return error
-        return None
+            return self._left_behind()
+        return await self._missing(place.before, place.digest)
+
+    def _left_behind(self) -> Indeterminate:
+        return Indeterminate(
+            f"epoch {self.epoch} ended and was cleared away while this process stood still: it cannot go on, and "
+            "whether the last writes happened is unknown. Start it again",
+            code="left_behind",
+            epoch=self.epoch,
+        )
 
     async def _verdict(self, data: bytes) -> Lost:
         """Return what it means that the next slot holds other bytes than this process's."""
@@ -227,11 +233,7 @@ class Leadership:
                 epoch=place.epoch,
             )
         if await self.chain.is_freed(place.epoch):
-            return Indeterminate(
-                f"epoch {place.epoch} was ended and cleared away: whether the last writes happened is unknown",
-                code="left_behind",
-                epoch=place.epoch,
-            )
+            return self._left_behind()
         who = f" ({link.url})" if link.url else ""
         return NotLeader(
             f"another process{who} has taken over this log: nothing of this call happened. Repeat it there",

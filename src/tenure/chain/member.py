@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
+from functools import partial
 
 from tenure.chain.catch_up import CatchUp
 from tenure.chain.chain import Chain
@@ -21,7 +22,7 @@ from tenure.chain.settings import ChainSettings
 from tenure.clock import Clock
 from tenure.errors import Conflict
 from tenure.log.disk import Disk
-from tenure.log.segment import list_heads
+from tenure.log.segment import segment_numbers
 from tenure.objects.probe import ROUNDS, probe
 from tenure.objects.retrying import RetryingStore
 
@@ -51,7 +52,7 @@ class Member:
         self._clock = clock
         self._url = url
         self._is_over = is_over
-        self._catching_up = CatchUp(disk)
+        self._catching_up = CatchUp(disk, save=partial(save_notes, disk))
         self.notes: Notes | None = None
 
     async def lead(self) -> Leadership:
@@ -65,7 +66,6 @@ class Member:
         chain = Chain(self._store, bytes.fromhex(facts.log_id), self._settings)
         while True:
             notes = await self._catching_up.run(chain, notes)
-            save_notes(self._disk, notes)
             if not notes.may_lead_at_once:
                 await self._wait_for_silence(chain, notes)
             nonce = secrets.token_bytes(_NONCE_BYTES)
@@ -88,7 +88,7 @@ class Member:
 
     async def _find(self) -> tuple[Notes, HomeFacts]:
         """Return the notes of this directory and the facts of its home; create both where there is neither."""
-        notes, has_log = load_notes(self._disk), bool(list_heads(self._disk))
+        notes, has_log = load_notes(self._disk), bool(segment_numbers(self._disk))
         if has_log and notes is None:
             raise Conflict(
                 "this directory holds a log that lives in no home: bring it there with `tenure home adopt`, "
@@ -109,6 +109,7 @@ class Member:
             facts = await find_home(self._store)
         if notes is None or (notes.log_id != facts.log_id and not has_log):
             notes = begin_notes(facts, self._store.store.url)
+            save_notes(self._disk, notes)  # before the first segment: a start that is cut short must know its home
         if notes.log_id != facts.log_id:
             message = f"this directory is a copy of another log than {url} holds: use another directory"
             raise Conflict(message, code="foreign_log")

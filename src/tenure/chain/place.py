@@ -24,15 +24,18 @@ class Place(NamedTuple):
     number: int
     digest: bytes = NO_DIGEST
     end: End = End()
+    #: The slot of the link before, None at the beginning.
+    before: tuple[int, int] | None = None
 
     def after(self, link: Link, digest: bytes) -> Place:
         """Return the place after a link that was found in the next slot."""
+        slot = (self.epoch, self.number)
         if link.is_fence:
-            return Place(link.epoch, 0, digest, self.end)
+            return Place(link.epoch, 0, digest, self.end, slot)
         end = self.end
         if link.runs:
             end = End(link.runs[-1].segment, link.runs[-1].end, link.last_batch)
-        return Place(self.epoch, self.number + 1, digest, end)
+        return Place(self.epoch, self.number + 1, digest, end, slot)
 
 
 class Step(NamedTuple):

@@ -1,0 +1,70 @@
+"""An event loop whose time is a number: a sleep costs nothing, and one seed gives one course of events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any, TypeVar
+
+from tests.lives.anomaly import Anomaly
+
+__all__ = ["VirtualLoop"]
+
+T = TypeVar("T")
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """A loop that goes to its next timer at once when nothing is ready."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._selector = self
+        self._now_s = 0.0
+        #: Errors of tasks that nobody awaited.
+        self.escaped: list[str] = []
+        self.set_exception_handler(self._note_escape)
+
+    @property
+    def now_ms(self) -> int:
+        return round(self._now_s * 1000)
+
+    def time(self) -> float:
+        return self._now_s
+
+    def select(self, timeout: float | None) -> list[Any]:
+        """Let time pass up to the next timer, in the place of a selector that waits for files."""
+        if timeout is None:
+            raise Anomaly("hang", "everybody waits, and no timer is set")
+        self._now_s += timeout
+        return []
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        """Do nothing: there are no files."""
+
+    def _write_to_self(self) -> None:
+        """Do nothing: there is no other thread that runs at the same time."""
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """Make the call at once: a simulated disk takes no time."""
+        future: asyncio.Future[T] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def end(self) -> None:
+        """Cancel what is left, let it unwind, and close."""
+        left = asyncio.all_tasks(self)
+        for task in left:
+            task.cancel()
+        if left:
+            self.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        self.run_until_complete(self.shutdown_asyncgens())
+        self.close()
+
+    def _note_escape(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.escaped.append(f"{context.get('message')}: {context.get('exception')!r}")
