@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -209,24 +210,31 @@ asyncio.run(main())
 """
 
 
-def start_seconds(home: Path, url: str) -> float:
-    """Seconds from starting a process until it has the million jobs ready, and has given up the lead again."""
-    started = time.perf_counter()
+def start_seconds(home: Path, url: str) -> tuple[float, float]:
+    """Return the seconds, and processor seconds, of a process that gets the million jobs ready and ends."""
+    started, before = time.perf_counter(), _children_cpu_s()
     subprocess.run([sys.executable, "-c", _OPEN, str(home), url], check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - started
+    return time.perf_counter() - started, _children_cpu_s() - before
+
+
+def _children_cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def starts(store: Seaweed, home: Path) -> dict[str, float]:
     """A restart on the same directory, and a start on an empty one."""
     url = store.url("starts")
     size = _run(fill(home / "first", url))["bytes"]
-    warm = min(start_seconds(home / "first", url) for _ in range(3))
-    cold = []
+    warm_s, warm_cpu_s = min(start_seconds(home / "first", url) for _ in range(3))
+    cold: list[tuple[float, float]] = []
     for number in range(2):
         cold.append(start_seconds(home / f"cold-{number}", url))
         shutil.rmtree(home / f"cold-{number}")
     bare = best_of(2, lambda: subprocess.run([sys.executable, "-c", "import bench.chain"], check=True))
-    return {"bytes": size, "warm_s": warm, "cold_s": min(cold), "import_s": bare}
+    cold_s, cold_cpu_s = min(cold)
+    times = {"warm_s": warm_s, "warm_cpu_s": warm_cpu_s, "cold_s": cold_s, "cold_cpu_s": cold_cpu_s}
+    return {"bytes": size, "import_s": bare, **times}
 
 
 # Putting it together
@@ -291,8 +299,13 @@ def seaweed_rows() -> list[Row]:
     measured = f"{ratio:.2f} ({http['home']:,.0f} / {http['local']:,.0f} per s)"
     return [
         ("over HTTP on SeaweedFS, 1,000 a call, against local", measured, "≥ 0.5", ratio >= 0.5),
-        ("cold start from SeaweedFS", f"{cold:.0f} MB/s ({found['cold_s']:.1f} s)", "≥ 150 MB/s", cold >= 150),
-        ("restart with 1,000,000 jobs", f"{warm:.2f} s", "< 1.5 s", warm < 1.5),
+        (
+            "cold start from SeaweedFS",
+            f"{cold:.0f} MB/s ({found['cold_cpu_s']:.1f} s of CPU)",
+            "≥ 150 MB/s",
+            cold >= 150,
+        ),
+        ("restart with 1,000,000 jobs", f"{warm:.2f} s ({found['warm_cpu_s']:.1f} s of CPU)", "< 1.5 s", warm < 1.5),
     ]
 
 

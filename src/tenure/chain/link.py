@@ -104,7 +104,7 @@ class Link(NamedTuple):
             raise Corrupt(message, code="format_too_new", key=key, format=version)
         if len(data) < _HEAD.size + _CRC.size or data[:8] != _MAGIC:
             raise Corrupt(f"{key} is no link of a chain: something else wrote there", key=key)
-        if crc32c(data[: -_CRC.size]) != _CRC.unpack(data[-_CRC.size :])[0]:
+        if crc32c(memoryview(data)[: -_CRC.size]) != _CRC.unpack(data[-_CRC.size :])[0]:
             raise Corrupt(f"{key} fails its checksum: it is damaged in the store", key=key)
         try:
             return cls._decode(data)
