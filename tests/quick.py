@@ -27,6 +27,7 @@ PATHS: Final = (
     "tests/ground/test_public_names.py",
 )
 LEFT_OUT: Final = (
+    *(f"tests/chain/model/test_{name}.py" for name in ("protocol", "variants")),
     *(f"tests/log/test_{name}.py" for name in ("crashes", "failures", "fuzz_frames", "threads")),
     "tests/log/test_disk.py::test_the_lock_of_a_killed_process_is_free",
     "tests/broker/test_rebuild.py",

@@ -39,7 +39,7 @@ class Load:
 
     def __enter__(self) -> Self:
         with Client(self._url) as client:
-            client.put_topic(QUEUE, {"type": "queue", "durability": "fsync", "lease_ms": 600_000})
+            client.put_topic(QUEUE, type="queue", durability="fsync", lease_ms=600_000)
         for thread in self._threads:
             thread.start()
         return self

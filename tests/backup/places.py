@@ -23,7 +23,9 @@ from tenure.settings import Settings
 from tenure.testing.clock import ManualClock
 
 SETTINGS = Settings(segment_bytes=4096, spare_segments=1, trim_step_bytes=1024)
-SMALL = BackupSettings(piece_bytes=1000, rate_bytes_max=0, call_attempts_max=3, backoff_ms=1, backoff_ms_max=1)
+SMALL = BackupSettings(
+    piece_bytes=1000, synced_bytes=1000, rate_bytes_max=0, call_attempts_max=3, backoff_ms=1, backoff_ms_max=1
+)
 
 
 def place_on(store: ObjectStore, settings: BackupSettings = SMALL) -> Place:

@@ -332,11 +332,11 @@ def test_the_pace_sleeps_off_what_was_read_too_fast():
     assert len(slept) == 1
 
 
-def test_a_backup_spends_its_pace_on_every_byte():
+def test_a_backup_spends_its_pace_on_every_byte(monkeypatch: pytest.MonkeyPatch):
     disk, spent = SimDisk(), list[int]()
     log_of(disk, batches=40)
     pace = Pace(0)
-    pace.spend = spent.append  # type: ignore[method-assign]
+    monkeypatch.setattr(pace, "spend", spent.append)
     with place_on(SimStore()) as place:
         manifest = take_backup(disk, place, version="1", created_ms=5, pace=pace)
     assert sum(spent) == manifest.bytes

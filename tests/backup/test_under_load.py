@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tenure.backup.directory import restore_directory
+from tenure.backup.place import open_place
+from tenure.backup.verify import verify_backup
 from tenure.cli.commands.directory import replay
+from tenure.client import Client
 from tenure.core.state.invariants import invariants
 from tenure.core.state.ranges import each
 from tenure.log.disk import PosixDisk
@@ -26,6 +30,14 @@ def tenure(*arguments: object) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def restored(place: Path, directory: Path) -> Path:
+    """Verify a backup, and restore it into a directory."""
+    with open_place(place) as opened:
+        assert verify_backup(opened).problems == []
+        restore_directory(opened, directory)
+    return directory
+
+
 def live_seqs(directory: Path) -> set[int]:
     state = replay(PosixDisk(directory, create=False)).state
     invariants(state)
@@ -38,13 +50,11 @@ def test_every_backup_under_load_holds_what_was_acknowledged_and_nothing_that_wa
     data = tmp_path / "data"
     with serving(data, *SMALL_SEGMENTS) as server, Load(server.url) as load:
         for number in range(backups):
-            load.wait_for(load.known().put_seq + 2_000)
+            load.wait_for(load.known().put_seq + 1_000)
             before, place, copy = load.known(), tmp_path / f"backup-{number}", tmp_path / f"copy-{number}"
             tenure("backup", "--data", data, place)
             asked = set(load.asked)
-            tenure("backup", "verify", place)
-            tenure("restore", place, copy)
-            found = live_seqs(copy)
+            found = live_seqs(restored(place, copy))
             assert set(range(1, before.put_seq + 1)) - asked <= found, "an acknowledged job is missing"
             assert not found & before.acked, "an acked job came back"
         assert not load.failures
@@ -54,7 +64,9 @@ def test_every_backup_under_load_holds_what_was_acknowledged_and_nothing_that_wa
 def test_a_backup_that_is_killed_leaves_the_server_and_its_log_as_they_were(tmp_path: Path):
     data, place = tmp_path / "data", tmp_path / "backup"
     with serving(data, *SMALL_SEGMENTS) as server, Load(server.url) as load:
-        load.wait_for(20_000)
+        load.wait_for(1_000)
+        with Client(server.url) as client:
+            client.produce("bulk", ["." * 100_000] * 40)
         command = [COMMAND, "backup", "--data", data, "--rate", "1", f"file://{place}"]
         child = subprocess.Popen([*map(str, command)], env=environment(), stderr=subprocess.PIPE)
         try:
@@ -66,8 +78,7 @@ def test_a_backup_that_is_killed_leaves_the_server_and_its_log_as_they_were(tmp_
         assert not (place / "backup.json").exists()
         before = load.known()
         tenure("backup", "--data", data, place)
-        tenure("restore", place, tmp_path / "copy")
-        assert not live_seqs(tmp_path / "copy") & before.acked
+        assert not live_seqs(restored(place, tmp_path / "copy")) & before.acked
         assert not load.failures
     tenure("verify", data)
 
@@ -77,13 +88,12 @@ def test_a_directory_that_no_server_uses_is_backed_up_too(tmp_path: Path, mode: 
     data = tmp_path / "data"
     with serving(data, *SMALL_SEGMENTS) as server:
         with Load(server.url) as load:
-            load.wait_for(3_000)
+            load.wait_for(1_000)
         if mode == "killed":
             server.process.kill()
             server.wait()
         else:
             server.stop()
     tenure("backup", "--data", data, tmp_path / "backup")
-    tenure("restore", tmp_path / "backup", tmp_path / "copy")
     known = load.known()
-    assert live_seqs(tmp_path / "copy") == set(range(1, known.put_seq + 1)) - known.acked
+    assert live_seqs(restored(tmp_path / "backup", tmp_path / "copy")) == set(range(1, known.put_seq + 1)) - known.acked

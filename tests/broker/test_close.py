@@ -89,13 +89,14 @@ CALLS: dict[str, Callable[[Broker], object]] = {
     "router": lambda b: b.router("r"),
     "routers": lambda b: b.routers(),
     "delete_router": lambda b: b.delete_router("r"),
+    "upgrade_status": lambda b: b.upgrade_status(),
 }
 
 
 def test_every_command_is_in_the_table() -> None:
     public = {name for name in dir(Broker) if not name.startswith("_")}
     about = {"failed", "is_crowded", "metrics", "recovery", "waits_for_disk"}
-    assert public - CALLS.keys() == {"open", "close", "synced"} | about
+    assert public - CALLS.keys() == {"open", "close", "synced", "finalize_upgrade"} | about
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -110,6 +111,8 @@ async def test_nobody_can_wait_for_a_sync_after_the_close(broker: Broker) -> Non
     await broker.close()
     with pytest.raises(Closed):
         await broker.synced()
+    with pytest.raises(Closed):
+        await broker.finalize_upgrade()
 
 
 async def test_totals_can_still_be_read(broker: Broker) -> None:

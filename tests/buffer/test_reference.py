@@ -1,4 +1,4 @@
-"""The buffer's page of the reference is held to the code."""
+"""The pages of the reference on buffers and stores are held to the code."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tenure.buffer import BufferSettings, Collector, Consumer, Producer
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "buffer.md").read_text()
+STORES = (ROOT / "docs" / "reference" / "stores.md").read_text()
 
 
 def test_every_setting_is_listed_with_its_default():
@@ -23,7 +24,7 @@ def test_every_setting_is_listed_with_its_default():
 
 
 def test_every_public_name_and_method_is_mentioned():
-    words = set(re.findall(r"\w+", PAGE))
+    words = set(re.findall(r"\w+", PAGE + STORES))
     assert [
         name for name in tenure.buffer.__all__ if name not in words | {"BufferMetrics", "ObjectInfo", "Quarantined"}
     ] == []
@@ -32,9 +33,9 @@ def test_every_public_name_and_method_is_mentioned():
 
 
 def test_every_code_that_is_raised_is_explained():
-    paths = (ROOT / "src" / "tenure" / "buffer").rglob("*.py")
+    paths = [path for room in ("buffer", "objects") for path in (ROOT / "src" / "tenure" / room).rglob("*.py")]
     source = "".join(path.read_text() for path in paths if path.parent.name != "ingest")
     raised = set(re.findall(r'code="(\w+)"|default_code = "(\w+)"|unusable\(\s*descriptor, "(\w+)"', source))
     codes = {code for found in raised for code in found if code} - {"object_exists", "object_missing"}
-    listed = set(re.findall(r"`(\w+)`", PAGE.partition("## Errors")[2]))
+    listed = set(re.findall(r"`(\w+)`", PAGE.partition("## Errors")[2] + STORES))
     assert codes - listed == set()

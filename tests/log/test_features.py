@@ -147,7 +147,8 @@ def test_a_new_log_that_is_killed_before_its_list_is_durable_is_new_again() -> N
 def test_new_features_are_off_after_an_upgrade_and_the_older_version_opens_what_the_newer_wrote() -> None:
     disk = made_by(OLDER)
     log, frames = opened(disk, NEWER)
-    assert ([feature.name for feature in log.features.off], log.features.names) == (["gadgets"], {"widgets"})
+    assert [feature.name for feature in log.features.on] == ["widgets"]
+    assert [feature.name for feature in log.features.off] == ["gadgets"]
     filled(log)
     log.drop(1)
     log.append([(20, 1, b"by the newer one")])
@@ -393,5 +394,5 @@ def test_features_are_on_or_off_and_never_half_whichever_disk_call_is_the_last(
         seen.add(look(world, frames, acknowledged=acknowledged))
         if disk.operations < started + call:
             break
-    assert seen == {True, False}
+    assert seen == ({True} if failure == "short" else {True, False}), "a short write is completed"
     assert call > 5

@@ -191,8 +191,8 @@ async def test_whichever_call_of_a_create_fails_and_however_its_outcome_is_true(
 
 
 CHANCES: dict[Fault, float] = {
-    **{"lost_request": 0.1, "lost_reply": 0.1, "duplicate": 0.1, "late": 0.1},  # type: ignore[dict-item]
-    **{"false_exists": 0.1, "refused": 0.05},  # type: ignore[dict-item]
+    **{"lost_request": 0.1, "lost_reply": 0.1, "duplicate": 0.1, "late": 0.1},
+    **{"false_exists": 0.1, "refused": 0.05},
 }
 
 

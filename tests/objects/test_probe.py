@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -123,15 +124,15 @@ class LastOneStays(SimStore):
 
 
 class ReadsOld(SimStore):
-    """Has a copy that lags behind: a read finds there what an earlier write left."""
+    """Has a copy that lags behind: the n-th read of a key finds there what an earlier write left."""
 
-    def __init__(self, *reads: int) -> None:
+    def __init__(self, nth: int) -> None:
         super().__init__()
-        self._left, self._reads = 0, reads
+        self._nth, self._reads = nth, Counter[str]()
 
     async def get(self, key: str, *, start: int = 0, length: int | None = None, limit_bytes: int) -> bytes:
-        self._left += 1
-        is_old = self._left in self._reads
+        self._reads[key] += 1
+        is_old = self._reads[key] == self._nth
         data = await super().get(key, start=start, length=length, limit_bytes=limit_bytes)
         return b"7" + data[1:] if is_old else data
 
@@ -205,7 +206,7 @@ async def test_a_conflict_on_an_empty_key_is_no_reason_to_refuse_a_store(sim: Si
 
 
 FAULTS: dict[Fault, float] = {
-    **{"lost_request": 0.08, "lost_reply": 0.08, "duplicate": 0.08, "late": 0.08},  # type: ignore[dict-item]
+    **{"lost_request": 0.08, "lost_reply": 0.08, "duplicate": 0.08, "late": 0.08},
     "false_exists": 0.08,
 }
 

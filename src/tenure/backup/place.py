@@ -50,6 +50,11 @@ class Place:
         self._runner = asyncio.Runner()
 
     @property
+    def piece_bytes(self) -> int:
+        """Return how many bytes of a file are one piece here."""
+        return self.settings.piece_bytes if self.directory is None else self.settings.synced_bytes
+
+    @property
     def name(self) -> str:
         """Return the directory, or the URL without any secret."""
         return self._store.store.url if self.directory is None else str(self.directory)

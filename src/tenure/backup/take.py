@@ -85,7 +85,7 @@ def take_backup(
             created_ms=created_ms,
             log_id=source.heads[0].log_id.hex(),
             epoch=source.epoch,
-            piece_bytes=place.settings.piece_bytes,
+            piece_bytes=place.piece_bytes,
             segments=segments,
             checkpoint=stored_checkpoint,
             end=EndOfLog(*source.end),
@@ -212,7 +212,7 @@ class _Copying:
         """Link or copy a file up to ``size``, and return what the manifest says of it."""
         whole = path is not None and self._place.link(path, key)
         stored = StoredFile(key, number, size, [], whole)
-        piece_bytes = self._place.settings.piece_bytes
+        piece_bytes = self._place.piece_bytes
         for index, start in enumerate(range(0, size, piece_bytes)):
             data = self._disk.pread(file, min(piece_bytes, size - start), start)
             if len(data) != min(piece_bytes, size - start):

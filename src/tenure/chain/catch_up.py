@@ -80,6 +80,8 @@ class CatchUp:
         if link.is_fence:
             if not notes.owns(link.nonce):
                 self._copy.cut(step.before.end, aside=aside)
-        elif (difference := self._copy.first_difference(link.runs)) is not None:
+            return
+        runs = [run for run in link.runs if not self._copy.is_dropped(run)]
+        if (difference := self._copy.first_difference(runs)) is not None:
             self._copy.cut(difference, aside=aside)
-            self._copy.write(link.runs)
+            self._copy.write(runs)

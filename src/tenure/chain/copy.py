@@ -35,6 +35,17 @@ class LocalCopy:
         #: Bytes that were moved aside.
         self.diverged_bytes = 0
 
+    def is_dropped(self, run: Run) -> bool:
+        """Return whether a run is of a segment that was dropped here since, or before the checkpoint this copy is from.
+
+        No segment begins in the middle, and segments are dropped from the oldest on.
+        """
+        if run.segment in self._files or run.segment in (numbers := segment_numbers(self._disk)):
+            return False
+        if run.segment in begun_segments(self._disk):
+            return False  # its writer died before it got its name
+        return run.offset > 0 or (bool(numbers) and run.segment < numbers[0])
+
     def first_difference(self, runs: Sequence[Run]) -> End | None:
         """Return the first place where the bytes of a link are not here; None where all of them are."""
         for run in runs:

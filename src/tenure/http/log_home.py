@@ -20,7 +20,7 @@ from tenure.http.settings import ServerSettings
 from tenure.log.disk import open_directory
 from tenure.objects.file_store import FileStore
 from tenure.objects.local import check_local
-from tenure.objects.store import OutcomeUnknown, open_store
+from tenure.objects.store import OutcomeUnknown, StoreRefused, open_store
 
 __all__ = ["LogHome"]
 
@@ -59,8 +59,13 @@ class LogHome:
                 is_over=lambda: self._is_over,
             )
         except OutcomeUnknown as error:
-            message = f"the home {self._store.url} does not answer: {error.message}. Check the address and the network"
-            raise OutcomeUnknown(f"{message}, then start again") from error
+            why = f"{error.message}. Check the address and the network, then start again"
+            raise OutcomeUnknown(f"the home {settings.home} does not answer: {why}") from error
+        except StoreRefused as error:
+            if error.code != StoreRefused.default_code:
+                raise  # it says by itself what is wrong with the store
+            why = f"check the bucket, the keys and what they may do. {error.message}"
+            raise StoreRefused(f"the home {settings.home} refuses: {why}") from error
         return self._log
 
     def keep(self, broker: Broker) -> None:

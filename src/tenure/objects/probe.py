@@ -37,11 +37,9 @@ async def probe(retrying: RetryingStore, *, rounds: int = ROUNDS, writers: int =
     """
     prefix = f"probe/{secrets.token_hex(16)}"
     racers = [retrying.over(_reopen(retrying.store.inner)) for _ in range(writers)]
-    keys: list[str] = []
+    keys = [f"{prefix}/race-{number}" for number in range(rounds)]
     try:
-        for number in range(rounds):
-            keys.append(f"{prefix}/race-{number}")
-            await _race(keys[-1], racers, reader=racers[number % writers])
+        await _race_for_all(keys, racers)
         await _create_again(prefix, retrying, keys)
     except BaseException:
         with contextlib.suppress(TenureError):  # the first failure is the reason
@@ -51,12 +49,29 @@ async def probe(retrying: RetryingStore, *, rounds: int = ROUNDS, writers: int =
 
 
 def _reopen(store: ObjectStore) -> ObjectStore:
-    """Return the same store with connections of its own, or the store itself where its URL does not lead to it."""
+    """Return the same store with connections of its own.
+
+    A directory has none, and the URL of a store that is none of ours does not lead to it: those are returned as given.
+    """
+    if store.url.startswith("file:"):
+        return store
     try:
         again = open_store(store.url)
     except Invalid:
         return store
     return again if type(again) is type(store) else store
+
+
+async def _race_for_all(keys: Sequence[str], racers: Sequence[RetryingStore]) -> None:
+    """Race for every key at once: a store may let the losers of one race wait for seconds.
+
+    Raises what is wrong with the store, if that is known of any race, before what is unknown of another.
+    """
+    races = (_race(key, racers, reader=racers[number % len(racers)]) for number, key in enumerate(keys))
+    ended = await asyncio.gather(*races, return_exceptions=True)
+    failures = [failure for failure in ended if failure is not None]
+    if failures:
+        raise next((failure for failure in failures if not isinstance(failure, OutcomeUnknown)), failures[0])
 
 
 async def _race(key: str, racers: Sequence[RetryingStore], *, reader: RetryingStore) -> None:

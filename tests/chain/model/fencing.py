@@ -76,7 +76,7 @@ def _looks(case: Case) -> list[str]:
         return ["mark"]
     return [
         *(["fence"] if rules.read_back else []),
-        *(["slot behind"] if rules.slot_behind else []),
+        "slot behind",
         *({"one": ["link before"], "all": ["links before"]}.get(rules.links_before, [])),
         "mark",
     ]

@@ -1,6 +1,7 @@
 """The rules of the protocol as switches, and the bounds of a configuration.
 
-`Rules()` is the protocol. A broken variant is `Rules` with one field changed; a field's comment names the rule.
+`Rules()` is the protocol. A broken variant is `Rules` with one field changed; a field's comment names the rule, as
+`docs/design/chain-model.md` lists them.
 """
 
 from __future__ import annotations
@@ -24,24 +25,23 @@ class Rules:
     look_before_denial: bool = True  # R7: "nothing changed" only if the mark is absent
     own_data: Literal["unknown", "denied"] = "unknown"  # R7: a later data link of my own epoch decides nothing
     own_fence: Literal["unknown", "denied"] = "unknown"  # R7: a fence of my own directory decides nothing either
-    links_before: Literal["all", "one", "one, too early", "none"] = "all"  # R4+: what a candidate reads after its fence
-    link_before_commit: Literal["never", "lapse", "always"] = "lapse"  # R4+: a leader reads the link before as well
+    links_before: Literal["all", "one", "one, too early", "none"] = "all"  # R4: what a candidate reads after its fence
+    link_before_commit: Literal["never", "lapse", "always"] = "lapse"  # R4: a leader reads the link before as well
     first_link_looks: bool = (
         True  # R2c: the first link of an epoch counts as one after a lapse, if the store may forget
     )
-    slot_behind: bool = True  # R4+: a candidate looks at the slot behind its fence
     read_back: bool = True  # R2c: a candidate reads its fence back
     mark_first: bool = True  # R6: the mark comes before the first delete
     keep_fences: bool = True  # R6
-    keep_open_segment: bool = True  # R6, H1: the floor is where the open segment's bytes begin
-    upload_first: bool = True  # R6, H1: a checkpoint is written after the segments it names
-    closed_epochs_only: bool = True  # c: no slot of a living epoch is ever freed
-    place_before_free: bool = True  # the leader's durable place moves above an epoch before the epoch is freed
-    keep_longer_than_grant: bool = True  # keep_s > grant_ms: what is freed was idle for longer than a grant
+    keep_open_segment: bool = True  # R6: the floor is where the open segment's bytes begin
+    upload_first: bool = True  # R6: a checkpoint is written after the segments it names
+    closed_epochs_only: bool = True  # R6: no slot of a living epoch is ever freed
+    place_before_free: bool = True  # R6: the leader's durable place moves above an epoch before the epoch is freed
+    keep_longer_than_grant: bool = True  # R6: what is freed was idle for longer than a grant
     nonce_first: bool = True  # T1: the nonce is on disk before its fence is sent
     tail: Literal["own", "always", "never"] = "own"  # T2: the tail is shipped if only this directory fenced
     tail_before_place: bool = True  # T3: the tail is moved away before the durable place moves past a foreign fence
-    write_own_links: bool = True  # b, strictly: links of own epochs are written too, the directory may have gone back
+    write_own_links: bool = True  # L1: links of own epochs are written too, the directory may have gone back
     sync_before_place: bool = True  # L1: what the durable place covers was synced before
 
 

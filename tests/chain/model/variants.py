@@ -24,6 +24,7 @@ _CROWD: Final = Bounds(members=3, operations=2, fences=2, crashes=0, collector=T
 _ALONE: Final = Bounds(members=1, operations=2, fences=3, crashes=1, renewals=1, collector=True)
 _RESTORED: Final = Bounds(members=2, operations=2, fences=1, crashes=0, collector=True, restores=1)
 _CLOCKS: Final = Bounds(members=2, operations=2, fences=1, crashes=0, collector=True, restores=1, clocks_go_back=True)
+_CANDIDATE: Final = Bounds(1, 2, 2, crashes=0, renewals=2, collector=True, restores=1, restored_candidates=True)
 _SET_BACK: Final = Bounds(members=1, operations=2, fences=1, crashes=1, restores=1)
 _FORGETFUL: Final = Bounds(members=2, operations=2, fences=2, crashes=0, forgets=1)
 _SILENT: Final = Bounds(members=2, operations=3, fences=1, crashes=0, forgets=1, forgets_silently=True)
@@ -51,6 +52,7 @@ VARIANTS: Final = {
     "a restored leader does not look": _variant(Rules(look_after_commit="never"), _RESTORED, "lost"),
     "a link is kept for less than a grant": _variant(Rules(keep_longer_than_grant=False), _RESTORED, "lost"),
     "both clocks go back, and the look waits for a lapse": _variant(Rules(), _CLOCKS, "lost"),
+    "before the first link, a lapse counts from the lead": _variant(Rules(lapse_since_fence=False), _CANDIDATE, "lost"),
     "my own later data is taken for a fence": _variant(Rules(own_data="denied"), _SET_BACK, "denied"),
     "a fence of my own directory is taken for another's": _variant(Rules(own_fence="denied"), _SET_BACK, "denied"),
     # The directory.
@@ -70,10 +72,12 @@ VARIANTS: Final = {
     # A store that forgets.
     "the fence is not read back": _variant(Rules(read_back=False), _FORGETFUL, "diverged"),
     "the link before the fence is not read": _variant(Rules(links_before="none"), _FORGETFUL, "lost"),
+    "only one link before the fence is read": _variant(Rules(links_before="one"), _FORGETFUL, "lost"),
     "the link before the fence is read before the fence is sent": _variant(
         Rules(links_before="one, too early"), Bounds(3, 1, 2, crashes=0, forgets=1), "diverged"
     ),
     "a leader reads back only its last link": _variant(Rules(link_before_commit="never"), _FORGETFUL, "lost"),
     "the first link of an epoch is not followed by a look": _variant(Rules(first_link_looks=False), _FORGETFUL, "lost"),
     "the store forgets without a lapse": _variant(Rules(), _SILENT, "lost"),
+    "the store forgets twice, a late copy lands in between": _variant(Rules(), Bounds(2, 2, 2, 0, forgets=2), "lost"),
 }

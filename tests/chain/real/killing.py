@@ -16,8 +16,9 @@ from typing import Any, Final, TypeVar
 from tenure import AsyncClient
 from tenure.testing import History, HistoryReport, check_history
 from tenure.testing.history import Mark, Row
+from tests.chain.real.kit import wait_until_ready
 from tests.kit.http_proxy import Proxy, proxy_to
-from tests.kit.restartable_server import PATIENCE_S, Serving, until
+from tests.kit.restartable_server import PATIENCE_S, Serving
 from tests.soak.drain import drain
 from tests.soak.journal import Journal
 from tests.soak.load import CLIENT
@@ -33,7 +34,7 @@ QUEUES: Final[dict[str, dict[str, Any]]] = {
     SYNCED: {"durability": "fsync"},
     CAREFUL: {"durability": "replicated", "leases_durable": True},
 }
-_ANSWERS: Final = (40, 200)
+_ANSWERS: Final = (30, 120)
 """A life lasts until so many more answers were recorded: work is done in each, on a machine of any speed."""
 _END_S: Final = 120.0
 _PRODUCERS: Final = ("keyed", "plain")
@@ -57,6 +58,7 @@ class Killing:
         server = self.server.start()
         with ExitStack() as stack:
             proxy = stack.enter_context(proxy_to(server.port))
+            wait_until_ready(server)
             async with AsyncClient(server.address) as client:
                 for topic, config in QUEUES.items():
                     limit = DELIVERIES_MAX[topic]
@@ -112,7 +114,7 @@ class Killing:
             shutil.rmtree(self.server.home)
         self.server.start()
         proxy.target_port = self.server.port
-        until(lambda: self.server.call("GET", "/v0/ready").status_code == 200, "ready after a kill")
+        wait_until_ready(self.server)
 
 
 def _careful(row: Row) -> Row | None:

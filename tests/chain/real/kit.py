@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.kit.restartable_server import Serving
+from tests.kit.restartable_server import Serving, until
 
-__all__ = ["home_settings", "put_queue", "texts", "verify_home"]
+__all__ = ["home_settings", "put_queue", "texts", "verify_home", "wait_until_ready"]
 
 TENURE = Path(sys.executable).with_name("tenure")
 
@@ -19,8 +19,14 @@ def home_settings(url: str, **more: Any) -> dict[str, Any]:
     return {"home": url, "chain.silence_ms": 500, "chain.hint_ms": 100, "chain.prove_ms": 200} | more
 
 
+def wait_until_ready(server: Serving) -> None:
+    """Wait until the server leads its home and serves: it listens before."""
+    until(lambda: server.call("GET", "/v0/ready").status_code == 200, "the server is ready")
+
+
 def put_queue(server: Serving, name: str, **config: Any) -> None:
-    """Create a queue whose jobs are durable before they are answered."""
+    """Create a queue whose jobs are durable before they are answered, once the server is ready."""
+    wait_until_ready(server)
     server.ok("PUT", f"/v0/topics/{name}", {"type": "queue", "durability": "fsync"} | config)
 
 

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from tests.chain.real.killing import CAREFUL, Killing
-from tests.chain.real.kit import home_settings, verify_home
+from tests.chain.real.kit import home_settings, verify_home, wait_until_ready
 from tests.kit.restartable_server import SMALL_LOG, Serve
 
 
@@ -30,5 +30,6 @@ def test_kills_and_lost_disks_lose_nothing_undo_no_ack_and_keep_the_counts(serve
     assert verified.returncode == 0, verified.stdout + verified.stderr
     shutil.rmtree(server.home)
     server.start()  # at once: the lead was given up, so there is nobody's silence to wait for
+    wait_until_ready(server)
     assert server.ok("GET", "/v0/topics/dead?touch=false")["count"] == dead["count"]
     assert server.queue(CAREFUL)["ready"] == 0

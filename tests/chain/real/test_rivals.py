@@ -8,8 +8,8 @@ from pathlib import Path
 
 import httpx
 
-from tests.chain.real.kit import home_settings, put_queue, texts
-from tests.kit.restartable_server import Serve, Serving, until
+from tests.chain.real.kit import home_settings, put_queue, texts, wait_until_ready
+from tests.kit.restartable_server import Serve, Serving
 
 
 def test_a_second_server_is_refused_while_the_first_lives(serve: Serve, home: str):
@@ -36,7 +36,7 @@ def test_a_server_that_was_overtaken_ends_and_its_tail_is_moved_aside(serve: Ser
     first.ok("POST", "/v0/topics/notes", {"records": [{"data": "written here alone"}]})
     first.signal(signal.SIGSTOP)
     second = serve(settings=home_settings(home))
-    until(lambda: second.call("GET", "/v0/ready").status_code == 200, "the second leads")
+    wait_until_ready(second)
     assert texts(second, "mail") == ["kept"]
     late = _Late(first)
     second.ok("POST", "/v0/topics/mail", {"records": [{"data": "from the second"}]})
@@ -47,7 +47,7 @@ def test_a_server_that_was_overtaken_ends_and_its_tail_is_moved_aside(serve: Ser
     assert "has taken over this log" in first.log()
     assert second.terminate() == 0
     first.start()
-    until(lambda: first.call("GET", "/v0/ready").status_code == 200, "the first leads again")
+    wait_until_ready(first)
     assert texts(first, "mail") == ["kept", "from the second"]
     assert texts(first, "notes") == []
     assert b"written here alone" in _diverged(first.home)

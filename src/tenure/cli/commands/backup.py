@@ -61,10 +61,12 @@ def _take(
     rate: Annotated[
         int,
         typer.Option(min=0, max=_RATE_MAX, metavar="MIB", help="MiB of the log that are read a second; 0 is no limit."),
-    ] = 128,
+    ] = 64,
     as_json: AsJson = False,
 ) -> None:
     """Back up a data directory into an empty or new place; the server that uses it goes on. The default command."""
+
+    _step_back()
 
     def find() -> Shown:
         from tenure.backup.directory import explained
@@ -75,7 +77,6 @@ def _take(
         from tenure.cli.progress import Progress
         from tenure.clock import SystemClock
 
-        _step_back()
         settings = BackupSettings(rate_bytes_max=rate * _MIB)
         with open_place(target, settings) as place, Progress("backing up", total=None) as progress:
             with explained(f"backing up {data}"):
