@@ -192,6 +192,25 @@ def test_a_damaged_checkpoint_is_passed_over_and_a_damaged_segment_too():
         cold(story.store)
 
 
+def test_a_collector_that_stood_still_after_its_listing_deletes_no_segment_that_came_meanwhile():
+    story = Story()
+    for _ in range(2):
+        story.write()
+        story.save()
+    theirs = f"{SEGMENTS}0000000099-of-the-next-leader"
+
+    def stand_still(call: Call) -> Fault | None:
+        if (call.kind, call.key) == ("list", CHECKPOINTS):
+            story.store.objects[theirs] = (b"needed by a checkpoint of the next leader", story.store.clock_ms)
+            story.store.advance(3_600_000)
+        return None
+
+    story.write()
+    story.store.hook = stand_still
+    story.save()
+    assert theirs in story.store.objects
+
+
 def test_a_segment_that_a_checkpoint_needs_and_the_store_lost_is_named():
     story = Story()
     for _ in range(2):

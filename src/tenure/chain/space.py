@@ -104,6 +104,8 @@ class Space:
 
     async def collect(self, notes: Notes) -> set[int]:
         """Free what the two newest checkpoints make superfluous; return the closed epochs that are freed now."""
+        # Before the listing: what a later leader stores while this one stands still is newer than that.
+        before_ms = await self._store.repeat(self._store.store.now_ms) - self._settings.keep_ms
         kept: list[StoredCheckpoint] = []
         old: list[str] = []
         for key in await self.checkpoints():
@@ -113,7 +115,6 @@ class Space:
                 old.append(key)
         if len(kept) < _KEPT_COUNT:
             return set()
-        before_ms = await self._store.repeat(self._store.store.now_ms) - self._settings.keep_ms
         floor = min(head.begin.epoch for head in kept)
         below = [(epoch, fence) for epoch, fence in sorted(notes.closed.items()) if epoch < floor]
         freed = {epoch for epoch, fence in below if await self._free(epoch, fence, before_ms)}

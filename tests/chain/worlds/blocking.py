@@ -70,18 +70,29 @@ class _Thread:
 
 
 async def blocking(call: Callable[[], T]) -> T:
-    """Run blocking code to its end; a cancellation is raised where the code waits."""
+    """Run blocking code to its end; a cancellation is raised where the code waits, and wherever it waits after that.
+
+    A process that was killed sends nothing any more, also where its code would still close something.
+    """
     thread = _Thread(call)
+    killed: asyncio.CancelledError | None = None
     kind, work = thread.start()
     while kind == "await":
         value: Any = None
-        failure: BaseException | None = None
-        try:
-            value = await work
-        except BaseException as error:
-            failure = error
+        failure: BaseException | None = killed
+        if killed is not None:
+            work.close()
+        else:
+            try:
+                value = await work
+            except asyncio.CancelledError as error:
+                failure = killed = error
+            except BaseException as error:
+                failure = error
         kind, work = thread.answer(value, failure)
     thread.join()
+    if killed is not None:
+        raise killed
     if kind == "raise":
         raise work
     return work  # type: ignore[no-any-return]

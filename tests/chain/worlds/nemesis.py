@@ -146,6 +146,7 @@ DEEDS: tuple[tuple[str, float, Deed], ...] = (
     ("", 3, pause),
     ("", 2, kill),
     ("", 2, ambush),
+    ("ambush", 5, ambush),
     ("", 1.5, cut_off),
     ("shadow", 1.5, shadow),
     ("away", 0.7, go_away),
@@ -154,4 +155,18 @@ DEEDS: tuple[tuple[str, float, Deed], ...] = (
     ("join", 0.5, join),
     ("clock", 1, set_clock),
 )
-TRAITS = ("frozen", "away", "shadow", "release", "memory", "join", "clock", "collect", "slow", "lossy", "late")
+TRAITS = (
+    "frozen",
+    "away",
+    "shadow",
+    "release",
+    "memory",
+    "join",
+    "clock",
+    "collect",
+    "slow",
+    "lossy",
+    "late",
+    "long",
+    "ambush",
+)

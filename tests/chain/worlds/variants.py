@@ -32,8 +32,6 @@ class Variant(NamedTuple):
 
     patches: tuple[Patch, ...]
     traits: tuple[str, ...]
-    #: A seed at which it is found soon; any other will do after a while.
-    first_seed: int = 0
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -136,7 +134,7 @@ VARIANTS: Final[dict[str, Variant]] = {
         ((RetryingStore, "_create_once", _empty_is_anothers), (Leadership, "_verdict", _always_denied)), ("lossy",)
     ),
     "no look for the mark after a fence": Variant(
-        ((leadership, "_check_fence", _no_look_after_fence),), ("collect", "shadow"), 30
+        ((leadership, "_check_fence", _no_look_after_fence),), ("collect", "shadow")
     ),
     "fences are collected too": Variant(((space, "_portions", _with_fence),), ("collect", "memory")),
     "a link is answered before it is committed": Variant(
@@ -157,7 +155,7 @@ VARIANTS: Final[dict[str, Variant]] = {
         ((Leadership, "_verdict", _verdict_without_directory),), ("memory",)
     ),
     "the place is not noted before an epoch is freed": Variant(
-        ((HomeUpkeep, "save", _save_without_note),), ("collect",), 10
+        ((HomeUpkeep, "save", _save_without_note),), ("collect", "long", "ambush")
     ),
     "links of own epochs are not compared": Variant(((CatchUp, "_apply", _apply_without_own),), ("memory",)),
 }

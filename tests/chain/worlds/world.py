@@ -34,7 +34,7 @@ _END_S: Final = 120
 _WHOLE_SHARE: Final = 0.05
 
 
-def _settings(random: Random) -> ChainSettings:
+def _settings(random: Random, *, has_long_epochs: bool) -> ChainSettings:
     """Return times so short that a world of half a minute has everything in it."""
     return ChainSettings(
         lapse_ms=300,
@@ -42,8 +42,8 @@ def _settings(random: Random) -> ChainSettings:
         silence_ms=700,
         prove_ms=900,
         hint_ms=250,
-        place_ms=random.choice((300, 60_000)),
-        epoch_links_max=random.choice((3, 8, 25)),
+        place_ms=60_000 if has_long_epochs else 300,
+        epoch_links_max=25 if has_long_epochs else random.choice((3, 8)),
         reads_max=4,
         backoff_ms_max=500,
     )
@@ -69,7 +69,7 @@ class World:
             seed=seed,
             store=self.store,
             witness=self.witness,
-            chain=_settings(random),
+            chain=_settings(random, has_long_epochs="long" in self.traits),
             now_ms=lambda: self.loop.now_ms,
             say=self.say,
             is_whole=self.is_whole,
