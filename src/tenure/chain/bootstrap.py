@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import takewhile
 
 import msgspec
 
@@ -54,17 +55,20 @@ async def begin_at_checkpoint(chain: Chain, disk: Disk, copy: LocalCopy, notes: 
 
 
 async def _fetch_all(chain: Chain, copy: LocalCopy, head: StoredCheckpoint) -> None:
-    """Bring the sealed segments of a checkpoint here, a few at a time, and move everything else aside."""
-    here = {each.number for each in head.segments if copy.has_segment(each.number, each.bytes, each.sha256)}
-    copy.keep_only(here, aside=f"checkpoint-{head.position.batch:020d}")
-    turns = asyncio.Semaphore(_FETCHES_MAX)
+    """Bring the sealed segments of a checkpoint here, a few at a time, and move everything else aside.
 
-    async def fetch(segment: StoredSegment) -> None:
-        async with turns:
-            data = await read_segment(chain, segment)
+    They come from the oldest on, and none is kept behind one that is missing: whenever this is cut short, a segment
+    that is not here yet does not look like one that was dropped.
+    """
+    segments = sorted(head.segments, key=lambda each: each.number)
+    here = list(takewhile(lambda each: copy.has_segment(each.number, each.bytes, each.sha256), segments))
+    copy.keep_only({each.number for each in here}, aside=f"checkpoint-{head.position.batch:020d}")
+    missing = segments[len(here) :]
+    for start in range(0, len(missing), _FETCHES_MAX):
+        portion = missing[start : start + _FETCHES_MAX]
+        fetched = await asyncio.gather(*(read_segment(chain, segment) for segment in portion))
+        for segment, data in zip(portion, fetched, strict=True):
             copy.write([Run(segment.number, 0, data)])
-
-    await asyncio.gather(*(fetch(segment) for segment in head.segments if segment.number not in here))
 
 
 async def read_segment(chain: Chain, segment: StoredSegment) -> bytes:
