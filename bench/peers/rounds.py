@@ -22,7 +22,6 @@ __all__ = ["in_turn", "run", "steps_of"]
 
 Say = Callable[[str], None]
 _LOOK_S = 1.0
-_LOOKS_MAX = 30
 _PAIRED = frozenset({"produce", "claim"})
 
 
@@ -37,7 +36,7 @@ def run(peers: list[Peer], groups: frozenset[str], scale: Scale, *, home: Path, 
         try:
             for number in range(scale.rounds):
                 for group in steps_of(groups, number, scale):
-                    results.busy_cores.append(machine.busy_cores_at_rest(_LOOK_S, patience=_LOOKS_MAX))
+                    results.busy_cores.append(machine.busy_cores_at_rest(_LOOK_S, patience=scale.looks_max))
                     busy = f"{results.busy_cores[-1]:.2f} cores busy with other work"
                     say(f"round {number + 1} of {scale.rounds}: {' and '.join(sorted(group))}; {busy}")
                     _calibrate(group, calibration, scale, results)

@@ -34,6 +34,8 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     idle_puts: int = 200
     """Tasks put one by one to an idle worker."""
     calibration_seconds: float = 0.3
+    looks_max: int = 30
+    """Looks, a second each, for which servers that start or tidy up may keep the machine busy before a group."""
 
 
 FULL: Final = Scale()

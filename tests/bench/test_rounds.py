@@ -16,7 +16,7 @@ from bench.peers.run import options_of, scale_of
 from bench.peers.scale import PAYLOAD_BYTES, Scale
 from tests.bench.kit import FakePeer
 
-SMALL = Scale(rounds=2, jobs_max=2_000, seconds=10.0, calibration_seconds=0.001)
+SMALL = Scale(rounds=2, jobs_max=2_000, seconds=10.0, calibration_seconds=0.001, looks_max=0)
 GOOD = FakePeer("good", "Good", "", "FakeService", "FakeQueue")
 LOSSY = FakePeer("lossy", "Lossy", "", "FakeService", "LossyQueue")
 GONE = FakePeer("gone", "Gone", "", "MissingService", "FakeQueue")
