@@ -72,7 +72,8 @@ def busiest_share(times: list[float], parts: int) -> float:
 
 
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize("kind", ["clients", pytest.param("workers", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["clients", "workers"])
 def test_fault_36_five_hundred_reconnect_after_a_restart_without_a_storm(
     kind: str, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:

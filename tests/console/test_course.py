@@ -129,6 +129,7 @@ def test_the_ack_scene_shows_a_crash_that_loses_nothing_and_one_that_does(
     expect(console.page.locator(".scene-queue .counts")).to_have_text("1 available · 1 lost")
 
 
+@pytest.mark.full
 def test_the_code_of_the_ack_scene_follows_the_steps_and_jobs_and_acks_travel(console: Console):
     enter(console, "ack")
     expect(console.page.locator(".previously")).to_contain_text("exactly one of the workers")

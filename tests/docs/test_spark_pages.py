@@ -104,6 +104,7 @@ def _prepare(name: str, reader: Reader) -> None:
 
 
 @pytest.mark.timeout(1600)
+@pytest.mark.full
 @pytest.mark.parametrize("name", FIRST_PAGES)
 def test_the_spark_of_a_page_runs(name: str, results: Results):
     assert len(results[name]) > 1

@@ -57,6 +57,7 @@ def users(frame: DataFrame) -> dict[str, tuple[int, int]]:
     return {row.user: (row._seq, row._index) for row in frame.collect()}
 
 
+@pytest.mark.full
 def test_a_range_is_appended_once_and_the_marker_outlives_the_clean_up_of_the_log(spark: SparkSession, tmp_path: Path):
     place = tmp_path / "a table"
     table = pickle.loads(pickle.dumps(DeltaSink(place, partition_by=["part"])))

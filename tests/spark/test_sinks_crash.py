@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CASES = known()
-SLICE = ("files", "postgres")
-"""The sinks that are killed in every run. The others are killed in the full suite."""
+SLICE = ("files",)
+"""The sink that is killed in every run. The others are killed in the full suite."""
 
 pytestmark = pytest.mark.timeout(1_800)
 

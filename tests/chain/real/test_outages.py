@@ -29,6 +29,7 @@ class Producing(threading.Thread):
         self.answer = sent.status_code
 
 
+@pytest.mark.full
 def test_writes_wait_for_a_store_that_is_away_and_nothing_is_lost(serve: Serve, seaweed: Seaweed):
     server = serve(settings=home_settings(seaweed.url("away")))
     put_queue(server, "mail")
