@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from tenure.chain.adopt import adopt
 from tenure.chain.copy import DIVERGED
 from tenure.chain.keys import HOME, hint_key, link_key
+from tenure.chain.place import End
 from tenure.chain.settings import ChainSettings
 from tenure.chain.shipped import ShippedLog
 from tenure.clock import SystemClock
@@ -388,3 +391,35 @@ def test_an_old_copy_of_the_bucket_is_found_and_nothing_is_written_to_it():
         }, when
         log.close()
         log = open_log(store, disk)
+
+
+def test_a_directory_whose_home_is_lost_is_adopted_into_a_new_one():
+    disk = SimDisk()
+    log, _ = opened(SimStore(), disk)
+    put(log, b"a", b"b")
+    log.close()
+    store = SimStore()
+    adopted(store, disk)
+    assert opened(store, SimDisk(1))[1] == [b"a", b"b"]
+
+
+class Counted(deque[End]):
+    """Counts what is looked at."""
+
+    looked = 0
+
+    def __iter__(self) -> Iterator[End]:
+        for end in super().__iter__():
+            self.looked += 1
+            yield end
+
+
+def test_a_link_costs_what_it_carries_and_not_what_waits():
+    small = ChainSettings(silence_ms=1, link_bytes_max=500)
+    log, _ = opened(SimStore(), SimDisk(), settings=small)
+    put(log, *(b"%d" % number for number in range(5_000)), ship=False)
+    waiting = log._ends = Counted(log._ends)
+    sync = log.begin_sync()
+    sync.run()
+    log.end_sync(sync)
+    assert waiting.looked < 100

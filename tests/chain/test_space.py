@@ -296,3 +296,16 @@ def test_a_log_is_fetched_as_it_was_confirmed_while_its_leader_goes_on():
     copy = FileLog.open(disk, segment_bytes=SEGMENT_BYTES)
     assert [bytes(body) for *_, body in copy.replay()] == story.alive()
     story.write(1)
+
+
+def test_a_checkpoint_whose_segments_were_dropped_meanwhile_is_left_to_the_next_one():
+    story = Story()
+    story.write(30)
+    position = story.log.position()
+    checkpoint.save(story.disk, position, b"state")
+    story.drop()
+    with pytest.raises(FileNotFoundError, match="dropped"):
+        background().run(story.log._upkeep.save(position))
+    assert keys(story.store, CHECKPOINTS) == []
+    story.save()
+    assert len(keys(story.store, CHECKPOINTS)) == 1

@@ -32,12 +32,13 @@ __all__ = ["adopt"]
 def adopt(store: ObjectStore, disk: Disk, *, settings: ChainSettings, clock: Clock, segment_bytes: int) -> Place:
     """Bring the log of a directory into an empty prefix; return the place where its chain ends.
 
-    Raises Conflict where the prefix holds anything, or another process the directory; NotFound where there is no log.
+    A directory whose home is lost gets a new one. Raises Conflict where the prefix holds anything else, or another
+    process the directory; NotFound where there is no log.
     """
+    retrying = RetryingStore(Metered(store, StoreMetrics()), settings)
     disk.lock()
     try:
-        if load_notes(disk) is None:
-            retrying = RetryingStore(Metered(store, StoreMetrics()), settings)
+        if load_notes(disk) is None or background().run(find_home(retrying)) is None:
             background().run(_begin(retrying, disk, clock, segment_bytes))
     finally:
         disk.unlock()

@@ -77,7 +77,11 @@ class HomeUpkeep:
         """Return the number and size of each sealed segment that was alive at a position."""
         heads = list_heads(self._disk)
         sizes = {head.number - 1: head.previous_end for head in heads[1:]}
-        return [(number, sizes[number]) for number in range(max(1, position.dropped + 1), position.segment)]
+        alive = range(max(1, position.dropped + 1), position.segment)
+        if gone := set(alive) - sizes.keys():
+            raise FileNotFoundError(f"segment {min(gone)} was dropped since the checkpoint was made")
+        self._sealed = {number: segment for number, segment in self._sealed.items() if number in alive}
+        return [(number, sizes[number]) for number in alive]
 
     async def _store(self, number: int, size: int) -> StoredSegment:
         if number not in self._sealed:

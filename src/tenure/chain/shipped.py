@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import suppress
 from functools import partial
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any, Final
 
 from tenure.chain.home_upkeep import HomeUpkeep
@@ -231,7 +231,7 @@ class ShippedLog(FileLog):
 
 def _pieces(start: End, ends: Iterable[End]) -> Iterator[Piece]:
     """Yield the piece of a segment that each batch takes; the first of a segment takes its head too."""
-    for before, end in pairwise((start, *ends)):
+    for before, end in pairwise(chain((start,), ends)):
         yield end.segment, before.offset if before.segment == end.segment else 0, end.offset
 
 

@@ -40,7 +40,6 @@ class Space:
         self._settings = chain.settings
         #: Checkpoints that were read whole, by key.
         self._heads: dict[str, StoredCheckpoint] = {}
-        self._stored: set[str] = set()
 
     # Storing
 
@@ -48,10 +47,8 @@ class Space:
         """Store a sealed segment unless it is there. All of it must be in the chain, and the head of the next one."""
         segment = StoredSegment(number, len(data), sha256(data))
         key = segment_key(segment)
-        if key not in self._stored:
-            if not await self._has(key, len(data)):
-                await self._store.create_own(key, data)
-            self._stored.add(key)
+        if not await self._has(key, len(data)):
+            await self._store.create_own(key, data)
         return segment
 
     async def store_checkpoint(
@@ -59,13 +56,16 @@ class Space:
     ) -> str:
         """Store the state at a position that is in the chain; return its key.
 
-        Every segment that it names was stored before. Raises Corrupt where it does not read back.
+        Every segment that it names was stored before. Raises Corrupt where it does not read back, ObjectMissing where
+        the place to follow from is not known.
         """
+        if (begin := notes.begun.get(position.segment)) is None:
+            raise ObjectMissing(f"the link that began segment {position.segment} is not noted")
         head = StoredCheckpoint(
             log_id=notes.log_id,
             epoch=epoch,
             position=position,
-            begin=notes.begun[position.segment],
+            begin=begin,
             segments=list(segments),
             closed=notes.closed,
             payload_sha256=sha256(payload),
@@ -145,7 +145,6 @@ class Space:
                 doomed.append(info.key)
         for start in range(0, len(doomed), _DELETE_MAX):
             await self._store.delete(doomed[start : start + _DELETE_MAX])
-        self._stored.difference_update(doomed)
         for key in keys:
             self._heads.pop(key, None)
 

@@ -44,7 +44,6 @@ class BareLog:
         other = BareLog(disk, leadership, self.notes.notes)
         other._ops, other._segment, other._end = list(self._ops), self._segment, self._end
         other._upkeep._sealed = dict(self._upkeep._sealed)
-        other._upkeep._space._stored = set(self._upkeep._space._stored)
         other._upkeep._space._heads = dict(self._upkeep._space._heads)
         return other
 
