@@ -22,6 +22,7 @@ __all__ = [
     "DEFAULT_TIMEOUT",
     "AsJson",
     "Directory",
+    "KeepLeases",
     "KeyFile",
     "NodeName",
     "QueueName",
@@ -51,6 +52,9 @@ def duration(text: str) -> int:
 Directory = Annotated[Path, typer.Argument(help="A data directory, as given to Broker.open.", show_default=False)]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+KeepLeases = Annotated[
+    bool, typer.Option("--keep-leases", help="Leave jobs with the workers that held them, instead of releasing them.")
+]
 Url = Annotated[
     str | None,
     typer.Option("--url", help=f"Where the server listens [{URL_VARIABLE}, else {URL_DEFAULT}].", show_default=False),

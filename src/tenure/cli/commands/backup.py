@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from tenure import __version__
 from tenure.cli.guard import run_guarded
 from tenure.cli.main import OK, PROBLEM
-from tenure.cli.options import AsJson
+from tenure.cli.options import AsJson, KeepLeases
 from tenure.cli.screen import Payload, Shown, console_for, document
 from tenure.cli.words import count, format_path, size, when
 from tenure.limits import MIB
@@ -118,10 +118,7 @@ def restore(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="A new or empty directory for the restored log.", show_default=False)
     ],
-    keep_leases: Annotated[
-        bool,
-        typer.Option("--keep-leases", help="Leave jobs with the workers that held them, instead of releasing them."),
-    ] = False,
+    keep_leases: KeepLeases = False,
     as_json: AsJson = False,
 ) -> None:
     """Restore a backup into a new data directory, as a log of its own: the original may still run.

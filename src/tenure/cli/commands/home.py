@@ -17,7 +17,7 @@ from tenure.chain.settings import ChainSettings
 from tenure.cli import screen
 from tenure.cli.commands.directory import open_disk
 from tenure.cli.main import OK
-from tenure.cli.options import AsJson, Directory
+from tenure.cli.options import AsJson, Directory, KeepLeases
 from tenure.cli.screen import Payload, Shown
 from tenure.cli.words import count, format_path, size
 from tenure.clock import SystemClock
@@ -62,10 +62,7 @@ def fetch(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="A new or empty directory for the copy.", show_default=False)
     ],
-    keep_leases: Annotated[
-        bool,
-        typer.Option("--keep-leases", help="Leave jobs with the workers that held them, instead of releasing them."),
-    ] = False,
+    keep_leases: KeepLeases = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a log of its own, on this machine, of what a home has confirmed. The home and its leader may go on."""
