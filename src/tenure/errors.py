@@ -122,3 +122,4 @@ class NotLeader(Closed):
     """Another process leads this log now, and nothing of this call happened: send it there."""
 
     default_code = "not_leader"
+    status = 421

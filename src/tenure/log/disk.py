@@ -49,6 +49,9 @@ class Disk(Protocol):
     def unlock(self) -> None:
         """Release the directory; harmless when it is not held."""
 
+    def identity(self) -> str:
+        """Return what tells this directory from a copy of it."""
+
     def mkdir(self, name: str) -> None:
         """Make a directory unless it is there."""
 
@@ -154,6 +157,10 @@ class PosixDisk:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+    def identity(self) -> str:
+        about = os.fstat(self._root)
+        return f"{about.st_dev}:{about.st_ino}"
 
     def mkdir(self, name: str) -> None:
         try:

@@ -84,6 +84,11 @@ class Log(Protocol):
     crowded: bool
     #: Asked, when a new segment is begun, for the entries it starts with; None for none.
     preamble: Callable[[], Sequence[Entry]] | None
+    #: Asked for log time when a batch leaves for the log's home; 0 while it is not known.
+    log_ms: Callable[[], int]
+    #: Until when, by the boot clock, what is not synced may be answered; without end where no other process could take
+    #: over meanwhile.
+    granted_until_ms: float
     #: The features that the log uses, and those of this version that it does not use yet.
     features: FeatureSet
 
@@ -120,6 +125,10 @@ class Log(Protocol):
     @property
     def sync_wait_ms(self) -> int:
         """Return how long the next sync should wait: 0, unless each one costs money and there was one just now."""
+
+    @property
+    def beat_wait_ms(self) -> int | None:
+        """Return how long until a sync is due although nothing was written; None where that is never so."""
 
     def begin_sync(self) -> Sync:
         """Begin a sync of everything written so far; the caller runs it and ends it."""
@@ -177,6 +186,11 @@ class Log(Protocol):
         """Use every feature of this version from the next frame on; return the batch with whose sync that is durable.
 
         Raises Overloaded where there is no room for another segment and Closed after a failure; nothing happened then.
+        """
+
+    def release(self, hand_to: str = "") -> None:
+        """Ship everything and give up the lead of the log's home, to the process at this URL or to any: nothing is
+        taken in after that. Does nothing where the log has no home.
         """
 
     def close(self) -> None:

@@ -175,6 +175,9 @@ class FileLog(SegmentWriter):
     def checkpointed(self, position: Position) -> None:
         pass
 
+    def release(self, hand_to: str = "") -> None:
+        pass
+
     def close(self) -> None:
         if self._closed:
             return

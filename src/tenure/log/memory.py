@@ -7,6 +7,7 @@ same numbers, so code written for one runs on the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 
 from tenure.errors import Closed, Invalid, NotFound, TenureError
 from tenure.log.features import FeatureSet
@@ -56,6 +57,8 @@ class MemoryLog:
         self.failed: TenureError | None = None
         self.crowded = self.reserve_used = False
         self.preamble: Callable[[], Sequence[Entry]] | None = None
+        self.log_ms: Callable[[], int] = int
+        self.granted_until_ms = inf
         self.features = FeatureSet().all_on()
         self._segment_bytes = segment_bytes
         self._segments = [_Segment(1, 1)]
@@ -120,6 +123,10 @@ class MemoryLog:
     @property
     def sync_wait_ms(self) -> int:
         return 0
+
+    @property
+    def beat_wait_ms(self) -> int | None:
+        return None
 
     def begin_sync(self) -> Sync:
         self._check_open()
@@ -199,6 +206,9 @@ class MemoryLog:
     def turn_on_features(self) -> int:
         """Do nothing: no other version reads this log, so all of them are on from the start."""
         return self.write()
+
+    def release(self, hand_to: str = "") -> None:
+        """Do nothing: it has no home."""
 
     def close(self) -> None:
         if not self._closed:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from errno import EDQUOT, ENOSPC
+from math import inf
 from typing import NoReturn
 
 from tenure.errors import Closed, Indeterminate, Invalid, Overloaded, TenureError
@@ -59,6 +60,8 @@ class SegmentWriter:
         self.failed: TenureError | None = None
         self.crowded = False
         self.preamble: Callable[[], Sequence[Entry]] | None = None
+        self.log_ms: Callable[[], int] = int
+        self.granted_until_ms = inf
         self.features = features
         self._disk = disk
         self._heads = heads
@@ -190,11 +193,15 @@ class SegmentWriter:
     def sync_wait_ms(self) -> int:
         return 0
 
+    @property
+    def beat_wait_ms(self) -> int | None:
+        return None
+
     def begin_sync(self) -> Sync:
         self._check_ready()
         segment = self._heads[-1].number
         self._files.pin(segment)
-        file = self._file if self.written_batch > self.synced_batch else None
+        file = self._file if self._is_sync_due() else None
         goal = self._goal() if file is not None else Goal(self.written_batch, segment)
         rolls = tuple(self._rolls) if self._rolls else ()
         removals = tuple(each for each in self._removals if each.batch <= goal.batch) if self._removals else ()
@@ -207,6 +214,10 @@ class SegmentWriter:
             rolls=rolls,
             removals=removals,
         )
+
+    def _is_sync_due(self) -> bool:
+        """Return whether a sync that begins now has anything to do."""
+        return self.written_batch > self.synced_batch
 
     def _goal(self) -> Goal:
         """Return how far a sync that begins now goes: as far as was written."""
@@ -234,10 +245,13 @@ class SegmentWriter:
         self._check_ready()
         self.write()
         while self.synced_batch < self.written_batch:
-            sync = self.begin_sync()
-            sync.run()
-            self.end_sync(sync)
+            self._sync_once()
         return self.synced_batch
+
+    def _sync_once(self) -> None:
+        sync = self.begin_sync()
+        sync.run()
+        self.end_sync(sync)
 
     def seal(self) -> None:
         self.sync()

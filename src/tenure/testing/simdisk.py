@@ -148,6 +148,9 @@ class SimDisk:
     def unlock(self) -> None:
         self._locked = False
 
+    def identity(self) -> str:
+        return "simulated"
+
     def mkdir(self, name: str) -> None:
         self._step("mkdir")
         if name not in self._directories:

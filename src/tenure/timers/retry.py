@@ -61,7 +61,7 @@ class RetryingCaller:
             except (NotSent, NoAnswer, RedisError) as error:
                 failure = self._failure_of(error)
             min_ms, max_ms = settings.backoff_min_ms, settings.backoff_max_ms
-            wait_s = backoff_ms(retries.count + 1, min_ms=min_ms, max_ms=max_ms) / 1000
+            wait_s = backoff_ms(retries.failures + 1, min_ms=min_ms, max_ms=max_ms) / 1000
             if not retries.may_repeat(again=failure.again, unknown=failure.unknown, wait_s=wait_s):
                 raise _unknown(name, failure.error) if retries.unknown else failure.error
             await asyncio.sleep(wait_s)
