@@ -19,7 +19,7 @@ from tenure.broker.engine import Engine
 from tenure.broker.observing.metrics import Metrics
 from tenure.broker.observing.pins import Pin, mark_time
 from tenure.broker.serving.long_reads import Reading, ReadWaiter
-from tenure.broker.serving.loop import ServingLoop, closing
+from tenure.broker.serving.loop import ServingLoop
 from tenure.broker.serving.streams import Subscription, WorkStream
 from tenure.broker.serving.waiters import ClaimWaiter, Waiting
 from tenure.broker.upgrade import Upgrade
@@ -156,11 +156,15 @@ class Broker(CommandMethods):
         """Have ``call`` called once the log has failed."""
         self._serving.when_failed = call
 
-    async def close(self) -> None:
-        """Answer waiting callers with Closed, write and sync everything, write a checkpoint, release the directory."""
-        self._serving.close()
+    async def close(self, hand_to: str | None = None) -> None:
+        """Refuse waiting callers, write and sync everything, write a checkpoint, release the directory.
+
+        They are refused with Closed. Where the log has a home and another process goes on with it, ``hand_to`` is the
+        URL of that process, or empty for any: then they get NotLeader, and the home names it.
+        """
+        self._serving.close(hand_to)
         self._upgrade.close()
-        await self._upkeep.finish()
+        await self._upkeep.finish(hand_to or "")
 
     def run(self, command: Command[T]) -> Answer[T]:
         """Run a command, as the method of its name does. A claim, which may wait, goes to `run_claim`.
@@ -170,8 +174,8 @@ class Broker(CommandMethods):
         if command.__class__ not in DECIDES or command.__class__ is Claim:
             raise Invalid(f"run takes a command that is no claim; got {describe_value(command)}")
         serving = self._serving
-        if serving.is_closed:
-            raise closing()
+        if serving.must_check:
+            serving.check_open()
         try:
             answer = (
                 serving.long_commands.step_through(command)
@@ -214,7 +218,7 @@ class Broker(CommandMethods):
         if command.__class__ is not Claim:
             raise Invalid(f"run_claim takes a Claim; got {describe_value(command)}")
         serving, topic, wait_ms = self._serving, command.topic, command.wait_ms
-        if serving.is_closed or self._engine.log.failed is not None:
+        if serving.must_check or self._engine.log.failed is not None:
             serving.check_writable()
         found = self._state.topics.get(topic) if topic.__class__ is str else None
         if (

@@ -22,6 +22,7 @@ from tenure.broker.observing.pins import Pin
 from tenure.broker.observing.tally import TALLIES
 from tenure.broker.records import Reader
 from tenure.broker.stepping import Stepping
+from tenure.broker.warm_state import Warm
 from tenure.clock import Clock
 from tenure.contract.commands import Command
 from tenure.contract.config import SYNCED
@@ -131,11 +132,13 @@ class Engine:
         checkpoints: Iterable[tuple[Position, bytes]] = (),
         *,
         watch: Callable[[Iterator[Frame]], Iterator[Frame]] = iter,
+        warm: Warm | None = None,
     ) -> None:
-        """Rebuild the state from the newest usable checkpoint and the log after it, or from the log alone; then open
-        for writing. The frames pass through ``watch``, which may count them.
+        """Rebuild the state from a warm one, from the newest usable checkpoint, or from nothing, and from the log after
+        it; then open for writing. The frames pass through ``watch``, which may count them.
         """
-        self.state, after = newest_state(checkpoints, self.log.contains) or (self.state, None)
+        found = newest_state(checkpoints, self.log.contains) if warm is None else (warm.state, warm.position)
+        self.state, after = found or (self.state, None)
         state = self.state
         state.settings, state.has_home = self.settings, self.log.has_home
         state.features = self.log.features.names
@@ -152,22 +155,28 @@ class Engine:
             topic.durable_seq = topic.head_seq
         state.expired, state.changed_topics = 0, self.changed_topics
         self._plan_limit_checks()
-        self._start_clock()
+        self._start_clock(warm)
 
-    def _start_clock(self) -> None:
-        """Continue log time: by the machine's uptime where it has not rebooted since, else by the wall clock, and
-        never backwards.
+    def _start_clock(self, warm: Warm | None) -> None:
+        """Continue log time: as it was followed, or by the machine's uptime where it has not rebooted since, else by
+        the wall clock, and never backwards. Who followed needs no clock that agrees with the last leader's.
         """
         state, boot_ms, wall_ms = self.state, self.clock.boot_ms(), self.clock.wall_ms()
         if not state.epoch:
             now_ms = wall_ms
+        elif warm is not None and warm.log_ms:
+            now_ms = max(warm.log_ms + boot_ms - warm.boot_ms, state.log_ms)
         elif state.boot_id == self.clock.boot_id:
             now_ms = max(state.opened_ms + boot_ms - state.boot_ms, state.log_ms)
         else:
             now_ms = self._after_reboot(wall_ms)
-        self._log_offset_ms = now_ms - boot_ms
+        self._log_offset_ms, self.log.log_ms = now_ms - boot_ms, self.clock_ms
         self.rewrite(Opened(now_ms, self.log.epoch, self.clock.boot_id, boot_ms, wall_ms - now_ms))
-        self.synced_batch = self.log.sync()
+        if self.log.has_home:  # a sync is a request to a store: the epoch is durable, and this goes with the next link
+            self.log.write()
+        else:
+            self.log.sync()
+        self.synced_batch = self.log.synced_batch
 
     def _after_reboot(self, wall_ms: int) -> int:
         """Return log time after a reboot, from the wall clock alone and within a bound.

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from tenure.broker.broker import Broker
 from tenure.broker.data_home import Home, open_home
 from tenure.broker.engine import Engine
+from tenure.broker.warm_state import Warm
 from tenure.clock import Clock
 from tenure.log import checkpoint
 from tenure.log.disk import Disk
@@ -38,19 +39,26 @@ class Replay:
         return {"frames": self.frames, "segment": self.segment, "segment_last": self.segment_last}
 
 
-async def open_watched(home: Home, *, clock: Clock, settings: Settings, replay: Replay) -> Broker:
-    """Open a broker with the replay in a thread, so that the loop goes on. Raises what `Broker.open` raises."""
-    engine, disk = await asyncio.to_thread(_recover, home, clock, settings, replay)
+async def open_watched(
+    home: Home, *, clock: Clock, settings: Settings, replay: Replay, warm: Warm | None = None
+) -> Broker:
+    """Open a broker with the replay in a thread, so that the loop goes on. Raises what `Broker.open` raises.
+
+    A ``warm`` state saves the replay, where the log contains its position.
+    """
+    engine, disk = await asyncio.to_thread(_recover, home, clock, settings, replay, warm)
     replay.complete = True
     return Broker(engine, disk)
 
 
-def _recover(home: Home, clock: Clock, settings: Settings, replay: Replay) -> tuple[Engine, Disk | None]:
+def _recover(
+    home: Home, clock: Clock, settings: Settings, replay: Replay, warm: Warm | None
+) -> tuple[Engine, Disk | None]:
     disk, log = open_home(home, settings)
     engine = Engine(log, clock=clock, settings=settings)
     try:
         replay.segment_last = log.segments()[-1].number
-        engine.recover(checkpoint.load(disk) if disk is not None else (), watch=replay.watch)
+        engine.recover(checkpoint.load(disk) if disk is not None else (), watch=replay.watch, warm=warm)
     except BaseException:
         log.close()
         raise

@@ -13,7 +13,9 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from heapq import merge
 from math import inf
+from operator import itemgetter
 from time import perf_counter
 from typing import Final
 
@@ -82,11 +84,25 @@ class Committer:
         self._sync_timer: asyncio.TimerHandle | None = None
         self._syncing: asyncio.Future[None] | None = None
         self._seal_timer: asyncio.TimerHandle | None = None
+        self._beat_timer: asyncio.TimerHandle | None = None
+        self._beats = engine.log.beat_wait_ms is not None
         self._finishing = False
+        if self._beats:
+            loop.call_soon(self.beat)
+
+    def has_grant(self) -> bool:
+        """Return whether what is not synced may be answered now."""
+        until_ms = self.engine.log.granted_until_ms
+        return until_ms == inf or self.engine.clock.boot_ms() < until_ms
 
     def reached(self, batch: int, level: int) -> bool:
-        """Return whether a batch has reached a level. Raises the error of the disk where it never will."""
+        """Return whether a batch has reached a level. Raises the error of the disk where it never will.
+
+        Without a grant, an answer that waits for a write waits for its sync.
+        """
         log = self.engine.log
+        if level == Level.WRITTEN and self._beats and not self.has_grant():
+            level = Level.SYNCED
         if batch <= (log.written_batch if level == Level.WRITTEN else self.engine.synced_batch):
             return True
         if self.failed is not None:
@@ -125,9 +141,16 @@ class Committer:
         except TenureError as error:
             self.fail(error)
             return
-        log = self.engine.log
-        _resolve(self._write_waiters, log.written_batch)
+        self._resolve_written()
         self._want_sync()
+
+    def _resolve_written(self) -> None:
+        """Answer those who wait for the write; without a grant, let them wait for the sync."""
+        if not self._beats or self.has_grant():
+            _resolve(self._write_waiters, self.engine.log.written_batch)
+        elif self._write_waiters:
+            self._sync_waiters = deque(merge(self._sync_waiters, self._write_waiters, key=itemgetter(0)))
+            self._write_waiters.clear()
 
     def _broken(self) -> bool:
         """Return whether the log has failed; if so, fail the waiting callers, wherever the failure was met first."""
@@ -183,6 +206,8 @@ class Committer:
         took_ms = (perf_counter() - started) * 1000
         self._spread(batch)
         self._want_sync()
+        if self._beats:
+            self.beat()
         self._loop.call_soon(self._tidy, took_ms)
 
     def _tidy(self, took_ms: float) -> None:
@@ -196,7 +221,7 @@ class Committer:
         """Plan a sealing batch for when nothing more is appended: it is the later witness of this sync, without which
         damage of the last batches could not be told from a torn tail.
         """
-        if self._seal_timer is None and not self._sync_waiters and not self._finishing:
+        if self._seal_timer is None and not self._sync_waiters and not self._finishing and not self._beats:
             delay = self.engine.settings.sync_interval_ms / 1000
             self._seal_timer = self._loop.call_later(delay, self._seal)
 
@@ -204,6 +229,25 @@ class Committer:
         self._seal_timer = None
         if not self._broken() and self._syncing is None and self.engine.log.witness():
             self._flush()
+
+    def beat(self) -> None:
+        """Start a sync where the log is due for one although nothing was written, else plan it.
+
+        It carries the seal: one of its own would cost another link. While a sync is under way there is nothing to do;
+        its end comes back here.
+        """
+        if self._beat_timer is not None:
+            self._beat_timer.cancel()
+            self._beat_timer = None
+        wait_ms = self.engine.log.beat_wait_ms
+        if wait_ms is None or self._syncing is not None or self._finishing or self._broken():
+            return
+        if wait_ms:
+            self._beat_timer = self._loop.call_later(wait_ms / 1000, self.beat)
+            return
+        self.engine.log.witness()
+        self._flush()
+        self._start_sync()
 
     async def durable(self, batch: int) -> None:
         """Wait until a batch is synced."""
@@ -220,7 +264,7 @@ class Committer:
             is_known = isinstance(error, (Indeterminate, NotLeader))
             self.failed = error if is_known else Indeterminate(error.message)
             logger.error("%s", self.failed.message)
-        _resolve(self._write_waiters, self.engine.log.written_batch)
+        self._resolve_written()
         for waiters in (self._write_waiters, self._sync_waiters):
             while waiters:
                 _call(waiters.popleft()[1], self.failed)
@@ -229,10 +273,10 @@ class Committer:
     async def finish(self, last: Callable[[], None]) -> None:
         """Write and sync what is pending, finish the disk's work, and stop the thread."""
         self._finishing = True
-        for timer in (self._sync_timer, self._seal_timer):
+        for timer in (self._sync_timer, self._seal_timer, self._beat_timer):
             if timer is not None:
                 timer.cancel()
-        self._sync_timer = self._seal_timer = None
+        self._sync_timer = self._seal_timer = self._beat_timer = None
         self._flush()
         log = self.engine.log
         while self._syncing is not None or (self.failed is None and log.synced_batch < log.written_batch):

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 
 from pyroaring import BitMap
 
@@ -124,17 +125,17 @@ class Upkeep:
             self._may_defer = is_made and not is_based_on_oldest(self._engine, deferred)
             deferred.clear()
 
-    async def finish(self) -> None:
-        """Stop, make everything durable, write a checkpoint, and close the log.
+    async def finish(self, hand_to: str = "") -> None:
+        """Stop, make everything durable, give up the lead to ``hand_to``, write a checkpoint, and close the log.
 
         A second call, also by a caller whose first call was cancelled, waits for the same end.
         """
         if self._finishing is None:
             self._finished = True
-            self._finishing = asyncio.create_task(self._finish())
+            self._finishing = asyncio.create_task(self._finish(hand_to))
         await asyncio.shield(self._finishing)
 
-    async def _finish(self) -> None:
+    async def _finish(self, hand_to: str) -> None:
         self._mark_timer.cancel()
         self._mark_if_silent(self._engine.settings.time_mark_ms // 60)
         if self._checkpoints is not None:
@@ -142,13 +143,14 @@ class Upkeep:
         if self._tasks:
             await asyncio.wait(self._tasks)
         self._thread.shutdown(wait=True)
-        await self._committer.finish(self._leave)
+        await self._committer.finish(partial(self._leave, hand_to))
         if self._checkpoints is not None:
             self._checkpoints.close()
 
-    def _leave(self) -> None:
-        """Do the disk work of closing, in the thread."""
+    def _leave(self, hand_to: str) -> None:
+        """Do the disk work of closing, in the thread. A successor need not wait for the checkpoint."""
         engine = self._engine
+        engine.log.release(hand_to)
         if self._committer.failed is None and self._disk is not None:
             with suppress(TenureError):  # only a cache: without it the next opening takes longer
                 checkpoint.save(self._disk, engine.log.position(), engine.checkpoint())

@@ -27,8 +27,8 @@ class Coordinator:
 
     ``on_time_passed`` is called when a pass has let time pass on its queue, before it looks which callers want jobs.
     ``resting`` are queues on which a pass has dead-lettered jobs, or has used up its time: they get no other pass in
-    this turn of the loop; ``attend_later`` plans one for each of them in the next. ``begin_turn`` measures the time of
-    a pass.
+    this turn of the loop; ``attend_later`` plans one for each of them in the next. ``may_serve`` is asked before each
+    pass; a queue that got none is served once there is a change. ``begin_turn`` measures the time of a pass.
     """
 
     def __init__(
@@ -38,12 +38,14 @@ class Coordinator:
         *,
         on_time_passed: Callable[[], None],
         attend_later: Callable[[Topic], None],
+        may_serve: Callable[[], bool],
         begin_turn: Callable[[], Callable[[], bool]],
     ) -> None:
         self._engine = engine
         self._alarms = alarms
         self._on_time_passed = on_time_passed
         self._attend_later = attend_later
+        self._may_serve = may_serve
         self._begin_turn = begin_turn
         self._lines: dict[Topic, Line] = {}
         self._deadlines: dict[Topic, Alarm] = {}
@@ -105,6 +107,9 @@ class Coordinator:
             return
         state = self._engine.state
         if topic in self._cohorts or topic in self.resting or topic in state.behind:
+            return
+        if not self._may_serve():
+            self._engine.changed_topics.add(topic)
             return
         is_present = state.advance(topic, self._engine.now())
         self._on_time_passed()

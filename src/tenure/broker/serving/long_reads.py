@@ -53,6 +53,8 @@ class ReadWaiter:
             )
             return
         try:
+            if self._serving.must_check:
+                self._serving.check_open()
             found = self._look()
         except TenureError as error:
             self.refuse(error)

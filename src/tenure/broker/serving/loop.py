@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from math import inf
 
 from tenure.broker.answer import Answer
 from tenure.broker.durability.committer import Committer
@@ -28,7 +29,7 @@ from tenure.core.decide.forward import forward
 from tenure.core.decide.holding import give_back, release
 from tenure.core.level import Level
 from tenure.core.state.topic import Topic
-from tenure.errors import Closed, Overloaded, TenureError
+from tenure.errors import Closed, NotLeader, Overloaded, TenureError
 
 __all__ = ["ServingLoop", "closing"]
 
@@ -53,6 +54,7 @@ class ServingLoop:
             self.alarms,
             on_time_passed=self.report_ended,
             attend_later=self.attend_later,
+            may_serve=self.committer.has_grant,
             begin_turn=self.work.begin_turn,
         )
         self.catch_up = CatchUp(engine, self.work)
@@ -67,6 +69,10 @@ class ServingLoop:
         self._again: set[Topic] = set()
         self._is_turn_planned = False
         self.is_closed = False
+        #: Whether a command must call `check_open` first: it could be refused. Most brokers never look further.
+        self.must_check = engine.log.granted_until_ms != inf
+        #: The error after `close` where another process goes on.
+        self._closed_with: NotLeader | None = None
         self.when_failed: Callable[[], None] = lambda: None
         engine.clock.subscribe(self._clock_moved)
         # A router may have been behind when the log was last closed, or when its writer died.
@@ -75,31 +81,50 @@ class ServingLoop:
         )
         self.settle()
 
-    def close(self) -> None:
-        """Refuse all waiting callers with Closed; no command is taken after this."""
+    def close(self, hand_to: str | None = None) -> None:
+        """Refuse all waiting callers; no command is taken after this.
+
+        They are refused with Closed, or with NotLeader where another process goes on, at the URL ``hand_to`` if known.
+        """
         if self.is_closed:
             return
-        self.is_closed = True
+        self.is_closed = self.must_check = True
         self.alarms.close()
         self.work.close()
-        self._turn_away(closing())
+        lost = lost_lead(self.committer.failed)
+        if lost is None and hand_to is not None:
+            lost = handed_over(hand_to, epoch=self.engine.log.epoch)
+        self._closed_with = lost
+        self._turn_away(lost or closing())
         self._publisher.close()
 
     def check_open(self) -> None:
-        """Raise Closed after `close`."""
+        """Raise Closed after `close`, NotLeader once another process leads, Overloaded while there is no grant."""
+        lost = self._closed_with or lost_lead(self.committer.failed)
+        if lost is not None:
+            raise NotLeader(lost.message, **lost.detail)  # one that was raised before holds its traceback
         if self.is_closed:
             raise closing()
+        if not self.committer.has_grant():
+            failed = self.engine.log.failed
+            raise store_away() if failed is None else read_only(failed)
 
     def check_writable(self) -> None:
-        """Raise Closed after `close`, or after the disk has failed: a claim must not be answered as if empty then."""
+        """Raise as `check_open`, and Closed after the disk has failed: a claim must not be answered as if empty."""
+        self.check_open()
         failed = self.engine.log.failed
-        if self.is_closed or failed is not None:
-            raise closing() if failed is None else read_only(failed)
+        if failed is not None:
+            raise read_only(failed)
 
     def _on_failure(self) -> None:
-        """Refuse all waiting callers: the disk has failed, and nothing will come for them."""
-        if self.committer.failed is not None:
-            self._turn_away(read_only(self.committer.failed))
+        """Refuse all waiting callers: the disk has failed, or another process leads, and nothing will come for them."""
+        failed = self.committer.failed
+        if failed is not None:
+            lost = lost_lead(failed)
+            self._turn_away(lost or read_only(failed))
+            if lost is not None:
+                self.must_check = True
+                self._publisher.refuse(lost)
             self.when_failed()
 
     def _turn_away(self, error: Closed) -> None:
@@ -126,6 +151,8 @@ class ServingLoop:
 
     def claim(self, topic: Topic, command: Claim) -> Answer[Grant]:
         """Run a claim before those that wait. Where it dead-lettered jobs, these are served in the next turn."""
+        if self.must_check:
+            self.check_open()
         dead_lettered = self.engine.totals.dead_lettered
         answer = self.engine.run(command)
         if self.engine.totals.dead_lettered > dead_lettered:
@@ -249,8 +276,11 @@ class ServingLoop:
     def _attend(self) -> None:
         """Serve the changed topics: forward along their routers, and wake the callers that wait on them.
 
-        Where more topics have changed than one turn serves, they wait for their turns by priority.
+        Where more topics have changed than one turn serves, they wait for their turns by priority. Without a grant they
+        stay as they are: the next link that is committed serves them.
         """
+        if self.must_check and not self.committer.has_grant():
+            return
         if 0 < self.engine.settings.turn_topics_max < len(self.engine.changed_topics):
             self._queue_up()
             self._attend_first(self._next_turn())
@@ -329,6 +359,9 @@ class ServingLoop:
         self._again.clear()
         if self.is_closed:
             return
+        if self.must_check and not self.committer.has_grant():
+            self.engine.changed_topics.update(self._turns.take(len(self._turns)))
+            return
         if self._turns:
             self._queue_up()
             self._attend_first(self._next_turn())
@@ -345,11 +378,33 @@ class ServingLoop:
         self.engine.turn_ms = self.engine.last_now_ms = 0
         if not self.is_closed:
             self.alarms.check()
+            self.committer.beat()
 
 
 def read_only(failed: TenureError) -> Closed:
     """Return the error for callers after the disk has failed."""
     return Closed(f"Nothing is taken in any more: {failed.message}")
+
+
+def store_away() -> Overloaded:
+    """Return the error for callers while the leader cannot know whether it still leads."""
+    return Overloaded(
+        "nothing happened: the store that this log lives in does not answer; try again shortly", code="store_away"
+    )
+
+
+def lost_lead(failed: TenureError | None) -> NotLeader | None:
+    """Return the error that says who leads now, where that is why nothing is taken in any more."""
+    if failed is None or isinstance(failed, NotLeader):
+        return failed
+    leader, epoch = failed.detail.get("leader"), failed.detail.get("epoch", 0)
+    return None if leader is None else handed_over(leader, epoch=epoch)  # what waited is unknown, the rest is not
+
+
+def handed_over(leader: str, *, epoch: int) -> NotLeader:
+    """Return the error for callers after the lead was given to another process."""
+    who = leader or "another process"
+    return NotLeader(f"{who} goes on with this log: nothing happened here. Repeat it there", leader=leader, epoch=epoch)
 
 
 def closing() -> Closed:

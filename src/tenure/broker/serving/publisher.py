@@ -10,6 +10,7 @@ from tenure.core.events import Event
 from tenure.core.lifecycle import expired, translate
 from tenure.core.state.lease import Ended
 from tenure.core.state.topic import Topic
+from tenure.errors import TenureError
 
 if TYPE_CHECKING:
     from tenure.broker.serving.loop import ServingLoop
@@ -57,3 +58,8 @@ class Publisher:
         """End all subscriptions."""
         for subscription in list(self._subscriptions):
             subscription.close()
+
+    def refuse(self, error: TenureError) -> None:
+        """End all subscriptions with this error."""
+        for subscription in list(self._subscriptions):
+            subscription.refuse(error)

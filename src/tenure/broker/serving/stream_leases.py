@@ -21,6 +21,7 @@ from tenure.core.decide.claim import clamp_claim
 from tenure.core.decide.holding import keep_held
 from tenure.core.decide.settle import clamp_lease
 from tenure.core.events import Acked, DeadLettered, Deleted, Event, Evicted, Extended, Released
+from tenure.core.level import Level
 from tenure.core.state.lease import Ended
 from tenure.core.state.queue import Queue
 from tenure.core.state.ranges import count, each
@@ -153,9 +154,10 @@ class StreamLeases:
         engine = self._serving.engine
         claim = keep_held(engine.state, answer.reply, engine.now())
         self._serving.report_ended()
-        if claim is answer.reply:
+        level = answer.level if self._serving.committer.has_grant() else Level.SYNCED
+        if claim is answer.reply and level == answer.level:
             return answer
-        return Answer(claim, answer.batch, answer.level, answer.durability) if claim.jobs else None
+        return Answer(claim, answer.batch, level, answer.durability) if claim.jobs else None
 
     def answer(self, answer: Answer[replies.Grant]) -> Awaitable[replies.Grant]:
         """Return an awaitable of the claim, which resolves when it may be handed out."""

@@ -191,6 +191,7 @@ class Subscription:
         self._arrival = asyncio.Event()
         self._on_close = on_close
         self._overrun = False
+        self._error: TenureError | None = None
         self._closed = False
 
     def offer(self, row: Lifecycle) -> None:
@@ -217,11 +218,19 @@ class Subscription:
             if self._overrun:
                 self.close()
                 raise Overloaded("this reader fell too far behind: subscribe again", limit="subscriber_events_max")
+            if self._error is not None:
+                raise self._error
             if self._closed:
                 raise StopAsyncIteration
             self._arrival.clear()
             await self._arrival.wait()
         return self._rows.popleft()
+
+    def refuse(self, error: TenureError) -> None:
+        """End the subscription with this error; rows that were not read may be of events that never happened."""
+        self._error = error
+        self._rows.clear()
+        self.close()
 
     def close(self) -> None:
         """End the subscription."""
