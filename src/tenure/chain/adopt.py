@@ -66,5 +66,5 @@ async def _begin(store: RetryingStore, disk: Disk, clock: Clock, segment_bytes: 
     log_id, nonce = heads[0].log_id, secrets.token_bytes(16)
     facts = HomeFacts(log_id=log_id.hex(), epoch=scan.epoch)
     notes = begin_notes(facts, store.store.url)
-    save_notes(disk, notes.with_nonce(nonce))
+    save_notes(disk, notes.with_nonce(nonce, whereabouts=""))
     await create_home(store, log_id, epoch=scan.epoch, nonce=nonce, url="", now_ms=clock.wall_ms())

@@ -22,13 +22,23 @@ class CatchUp:
     """The reading half of a member: links become bytes at their places.
 
     ``save`` is called at each fence with the notes up to there. So what was moved aside at a fence is behind a start
-    that is cut short, and the next one does not take the chain's bytes for it.
+    that is cut short, and the next one does not take the chain's bytes for it. ``passed`` is called after each link
+    that was brought in, and ``begun_anew`` where the copy began again at a checkpoint of the home.
     """
 
-    def __init__(self, disk: Disk, *, save: Callable[[Notes], None]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        *,
+        save: Callable[[Notes], None],
+        passed: Callable[[Step], None] = lambda step: None,
+        begun_anew: Callable[[], None] = lambda: None,
+    ) -> None:
         self._disk = disk
         self._copy = LocalCopy(disk)
         self._save = save
+        self._passed = passed
+        self._begun_anew = begun_anew
 
     @property
     def diverged_bytes(self) -> int:
@@ -36,43 +46,54 @@ class CatchUp:
         return self._copy.diverged_bytes
 
     async def run(self, chain: Chain, notes: Notes) -> Notes:
-        """Read the chain into the local copy, durably; save and return the notes of its end.
+        """Read the chain into the local copy, durably; save and return the notes of its end, which is proven.
 
         Raises as `Chain.follow`, and OSError.
         """
+        before = self.diverged_bytes
         try:
             if not segment_numbers(self._disk):
                 notes = await begin_at_checkpoint(chain, self._disk, self._copy, notes) or notes
-            notes = await self._follow(chain, notes)
+            notes = await self.go_on(chain, notes)
+            self.note(notes)
         finally:
             self._copy.close()
-        if self.diverged_bytes:
+        if self.diverged_bytes > before:
             logger.warning(
                 "%d bytes of this directory were never part of its home's history: they were moved to %s/",
-                self.diverged_bytes,
+                self.diverged_bytes - before,
                 DIVERGED,
             )
         return notes
 
-    async def _follow(self, chain: Chain, notes: Notes) -> Notes:
-        """Go to the end of the chain; where links were deleted behind this directory, by way of a checkpoint."""
+    async def go_on(self, chain: Chain, notes: Notes, *, proves_end: bool = True) -> Notes:
+        """Read what came since into the copy, and return the notes after it, which are saved at fences alone.
+
+        Where links were deleted behind this directory, it goes on by way of a checkpoint. Raises as ``run``.
+        """
         try:
-            async for step in chain.follow(notes.place):
+            async for step in chain.follow(notes.place, proves_end=proves_end):
                 self._apply(step, notes)
                 notes = notes.after(step)
                 if step.link.is_fence:
-                    self._note(notes)
+                    self.note(notes)
+                self._passed(step)
         except Freed:
             anew = await begin_at_checkpoint(chain, self._disk, self._copy, notes)
             if anew is None or anew.place[:2] <= notes.place[:2]:
                 raise
-            return await self._follow(chain, anew)
-        self._note(notes)
+            self._begun_anew()
+            return await self.go_on(chain, anew)
         return notes
 
-    def _note(self, notes: Notes) -> None:
+    def note(self, notes: Notes) -> None:
+        """Make the copy durable, then the notes of how far it goes."""
         self._copy.sync()
         self._save(notes)
+
+    def close(self) -> None:
+        """Close the files of the copy."""
+        self._copy.close()
 
     def _apply(self, step: Step, notes: Notes) -> None:
         """Bring one link into the copy; where the copy went another way, what it holds from there on is moved aside."""

@@ -33,11 +33,12 @@ class Chain:
         self.log_id = log_id
         self.settings = settings
 
-    async def follow(self, place: Place) -> AsyncIterator[Step]:
+    async def follow(self, place: Place, *, proves_end: bool = True) -> AsyncIterator[Step]:
         """Yield each link from a place on, up to the end of the chain as it is now.
 
         Links are read ahead, twice as many each time while there are more. Raises Corrupt where a link is damaged,
-        missing, or of another history, Conflict where it is of another log, Freed where links were deleted.
+        missing, or of another history, Conflict where it is of another log, Freed where links were deleted. Who looks
+        again soon need not prove each time that the end is one, and not a hole.
         """
         ahead = 1
         while True:
@@ -52,7 +53,8 @@ class Chain:
                 if link.is_fence:
                     break  # what was read behind a fence is of no epoch
             if found[0] is None:
-                await self._check_end(place)
+                if proves_end:
+                    await self._check_end(place)
                 return
             ahead = min(2 * ahead, self.settings.reads_max)
 
@@ -108,17 +110,22 @@ class Chain:
         or a freed one whose mark, was deleted by somebody. A rival may have read the fence already and ended the epoch
         that it began: its leader finds that with its first link.
         """
-        if await self.is_freed(place.epoch):
-            raise self.freed(place.epoch, place.number)
         key = link_key(place.epoch, place.number)
-        later = link_key(place.epoch, place.number + 1)
-        found = later if await self.read(place.epoch, place.number + 1) is not None else None
-        async for info in self.store.list_objects(CHAIN, start_after=key):
-            found = info.key
-            break
+        is_freed, later, found = await asyncio.gather(
+            self.is_freed(place.epoch), self.read(place.epoch, place.number + 1), self._first_after(key)
+        )
+        if is_freed:
+            raise self.freed(place.epoch, place.number)
+        if found is None and later is not None:
+            found = link_key(place.epoch, place.number + 1)
         if found is not None and not await self._follows(found, Place(place.epoch + 1, 0, fence)):
             message = f"{key} was free although {found} follows it: the store lost a part of the chain"
             raise Corrupt(message, key=key)
+
+    async def _first_after(self, key: str) -> str | None:
+        async for info in self.store.list_objects(CHAIN, start_after=key):
+            return info.key
+        return None
 
     async def _follows(self, key: str, place: Place) -> bool:
         """Return whether a link that a listing shows is the one in the next slot, of the same history."""
@@ -129,9 +136,10 @@ class Chain:
 
     async def _check_end(self, place: Place) -> None:
         """Check that a free slot is the end of the chain. Raises Corrupt for a hole, Freed where it was deleted."""
-        if await self.is_freed(place.epoch):
+        is_freed, later = await asyncio.gather(self.is_freed(place.epoch), self.read(place.epoch, place.number + 1))
+        if is_freed:
             raise self.freed(place.epoch, place.number)
-        if await self.read(place.epoch, place.number + 1) is None:
+        if later is None:
             return
         if await self.read(place.epoch, place.number) is None:
             if await self.is_freed(place.epoch):  # since the first look: this reader is slow

@@ -16,9 +16,11 @@ from tenure.chain.place import End
 from tenure.chain.stored_checkpoint import sha256
 from tenure.log.disk import Disk, File, write_whole
 from tenure.log.frame import CHUNK_BYTES, nonzero_end
-from tenure.log.segment import HEAD_BYTES, SEGMENTS, SPARE, segment_name, segment_numbers
+from tenure.log.interface import Position
+from tenure.log.segment import HEAD_BYTES, SEGMENTS, SPARE, read_head, segment_name, segment_numbers
 from tenure.log.spare_segments import unpublished_name
 from tenure.log.unpublished import begun_segments, clear_spares
+from tenure.log.walk import Walk
 
 __all__ = ["DIVERGED", "LocalCopy"]
 
@@ -32,7 +34,7 @@ class LocalCopy:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._files: dict[int, File] = {}
-        #: Bytes that were moved aside.
+        #: Bytes that were moved aside, where they held records.
         self.diverged_bytes = 0
 
     def is_dropped(self, run: Run) -> bool:
@@ -114,6 +116,7 @@ class LocalCopy:
             self._make_aside(aside)
             if tail:
                 self._keep(tail, f"{DIVERGED}/{aside}/{end.segment:010d}-{end.offset:010d}.part")
+                self.diverged_bytes += len(tail) if self._holds_records(end) else 0
             self._move_all(later, aside=aside)
         clear_spares(self._disk)
         if end.segment in segment_numbers(self._disk):
@@ -152,7 +155,21 @@ class LocalCopy:
             self._disk.sync(file)
         finally:
             self._disk.close(file)
-        self.diverged_bytes += len(data)
+
+    def _holds_records(self, end: End) -> bool:
+        """Return whether what follows the end of a batch is more than the log's own marks, such as a seal.
+
+        Where it cannot be read as batches, it counts as records.
+        """
+        if not end.batch:
+            return True
+        start = Position(end.segment, max(end.offset, HEAD_BYTES), end.batch + 1)
+        file = self._file(end.segment)
+        size, salt = self._disk.size(file), read_head(self._disk, end.segment)[0].salt
+        walk = Walk(self._disk, file, start, salt=salt, epoch=0, witnessed=0)
+        has_any = any(frames for frames in walk.batches(size))
+        stop = nonzero_end(lambda count, offset: self._disk.pread(file, count, offset), walk.offset, end=size)
+        return has_any or stop > walk.offset
 
     def _unused(self, name: str) -> str:
         """Return a name that no file has yet: this one, or this one with a number."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tenure.chain.bootstrap import read_segment
 from tenure.chain.chain import Chain, Freed
-from tenure.chain.hint import HintContent, read_hint
+from tenure.chain.hint import Hint, read_hint
 from tenure.chain.home import HomeFacts, find_home
 from tenure.chain.keys import CHAIN
 from tenure.chain.link import Link
@@ -31,7 +31,7 @@ class HomeStatus(NamedTuple):
     checkpoints: int
     #: The newest link, and the hint of its leader; None where that has given up, or never wrote one.
     last: Link
-    leader: HintContent | None
+    leader: Hint | None
 
 
 class Verified(NamedTuple):
@@ -57,7 +57,7 @@ async def home_status(store: RetryingStore, settings: ChainSettings) -> HomeStat
             found.append(info.bytes)
             newest = info.key if prefix == CHAIN else newest
     last = Link.unpack(await store.get(newest, settings.link_object_bytes_max), newest)._replace(runs=())
-    leader = await read_hint(store, last.nonce.hex())
+    leader = await read_hint(store, last.directory.hex())
     return HomeStatus(
         facts,
         *(len(sizes[CHAIN]), sum(sizes[CHAIN]), len(sizes[SEGMENTS]), sum(sizes[SEGMENTS]), len(sizes[CHECKPOINTS])),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CHAIN", "HOME", "hint_key", "link_key", "mark_key"]
+__all__ = ["CHAIN", "HOME", "MEMBERS", "hint_key", "link_key", "mark_key"]
 
 HOME: Final = "home.json"
 CHAIN: Final = "chain/"
+MEMBERS: Final = "members/"
 
 
 def link_key(epoch: int, number: int) -> str:
@@ -20,6 +21,6 @@ def mark_key(epoch: int) -> str:
     return f"freed/{epoch:010d}"
 
 
-def hint_key(member: str) -> str:
-    """Return the key under which a member says that it is alive; a hint, never a proof."""
-    return f"members/{member}.json"
+def hint_key(directory: str) -> str:
+    """Return the key under which the member with a directory says that it is alive; a hint, never a proof."""
+    return f"{MEMBERS}{directory}.json"

@@ -6,8 +6,11 @@ a leader asks nobody for permission: it creates its next link, and what it finds
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from math import inf
 from time import perf_counter
+from typing import TypeVar
 
 from tenure.chain.chain import Chain, Freed
 from tenure.chain.keys import link_key
@@ -16,9 +19,11 @@ from tenure.chain.metrics import ChainMetrics
 from tenure.chain.place import Place
 from tenure.clock import Clock
 from tenure.errors import Corrupt, Indeterminate, NotLeader
+from tenure.objects.store import OutcomeUnknown, StoreRefused
 
 __all__ = ["Leadership", "Lost", "challenge"]
 
+T = TypeVar("T")
 Lost = NotLeader | Indeterminate | Corrupt
 """Why a process does not lead any more: nothing happened, it is unknown, or the store is damaged."""
 
@@ -32,17 +37,20 @@ async def challenge(
     url: str,
     clock: Clock,
     is_over: Callable[[], bool] = lambda: False,
+    beats: bool = False,
 ) -> Leadership | None:
     """Create the fence in the next slot; return the leadership of the next epoch, or None where another was faster.
 
     ``nonce`` must be durable beside the log before this is called, so that a later life knows the fence as its own.
     ``is_over`` is asked while a request is under way whether to give up: then it raises OutcomeUnknown, and so does
-    the leadership. Raises Corrupt where the store lost what this member has read, Freed where it deleted it.
+    the leadership. One that ``beats`` promises followers a link every ``beat_ms``, and answers under a grant.
+
+    Raises Corrupt where the store lost what this member has read, Freed where it deleted it.
     """
     if place.before is not None:  # before anything is written: it may be an old copy of the store
         await _check_there(chain, *place.before, place.digest)
     about = (chain.log_id, place.epoch + 1, place.number, place.digest, nonce, directory)
-    fence = Link(Kind.FENCE, *about, url=url)
+    fence = Link(Kind.FENCE, *about, url=url, beat_ms=chain.settings.beat_ms if beats else 0)
     data = fence.pack()
     if (await chain.create(place.epoch, place.number, data, is_over=is_over)) is not None:
         return None
@@ -53,12 +61,15 @@ async def challenge(
 async def _check_fence(chain: Chain, place: Place, data: bytes) -> None:
     """Check that a fence is stored, that it ends its epoch, and that the link before it is still the one that was read.
 
-    All of it after the create: the store may lose something between a look and the create. Raises Corrupt, Freed.
+    All of it after the create: the store may lose something between a look and the create. The looks need no order
+    among each other, and a takeover waits for them. Raises Corrupt, Freed.
     """
-    await _check_there(chain, place.epoch, place.number, digest(data))
-    await chain.check_is_last(place, digest(data))
+    looks = [_check_there(chain, place.epoch, place.number, digest(data)), chain.check_is_last(place, digest(data))]
     if place.before is not None:
-        await _check_there(chain, *place.before, place.digest)
+        looks.append(_check_there(chain, *place.before, place.digest))
+    errors = [error for error in await asyncio.gather(*looks, return_exceptions=True) if error is not None]
+    for error in sorted(errors, key=lambda error: not isinstance(error, Freed)):  # links that were freed explain others
+        raise error
 
 
 async def _check_there(chain: Chain, epoch: int, number: int, expected: bytes) -> None:
@@ -86,7 +97,11 @@ class Leadership:
         self.is_over = is_over
         self.fence = fence
         self.clock = clock
+        #: Until when, by the boot clock, this process may answer what is not committed. Without beats no other process
+        #: counts on it; with them there is no grant before the first link.
+        self.granted_until_ms = 0.0 if fence.beat_ms else inf
         self.metrics = ChainMetrics()
+        self.metrics.count_fence()
         self._sent_ms = (clock.boot_ms(), clock.wall_ms())
         #: The digest of the link under way.
         self._sending = NO_DIGEST
@@ -95,10 +110,24 @@ class Leadership:
     def epoch(self) -> int:
         return self.place.epoch
 
+    @property
+    def beats(self) -> bool:
+        """Whether followers were promised a link every ``beat_ms``."""
+        return self.fence.beat_ms > 0
+
     async def ship(
-        self, runs: Sequence[Run], *, first_batch: int, last_batch: int, log_ms: int = 0, is_released: bool = False
+        self,
+        runs: Sequence[Run],
+        *,
+        first_batch: int,
+        last_batch: int,
+        log_ms: int = 0,
+        is_released: bool = False,
+        hand_to: str = "",
     ) -> None:
         """Commit a link with these runs; it is in its slot, byte for byte, when this returns.
+
+        A released one is the last, and names the URL of the process that should lead next; empty for any.
 
         Raises NotLeader where a rival has ended the epoch: nothing of it happened then. Raises Indeterminate where the
         process ends before the outcome is known, and where this machine went back in time; Corrupt where the store did.
@@ -117,28 +146,40 @@ class Leadership:
                 self.fence.directory,
             ),
             log_ms=log_ms,
+            beat_ms=0 if is_released else self.fence.beat_ms,
             first_batch=first_batch,
             last_batch=last_batch,
-            url=self.fence.url,
+            url=hand_to if is_released else self.fence.url,
             runs=runs,
             is_released=is_released,
         )
         data = link.pack()
         self._sending = digest(data)
+        if is_released and self.beats:
+            self.granted_until_ms = 0  # before it is sent: a successor does not wait for the grant to end
         sent_ms = (self.clock.boot_ms(), self.clock.wall_ms())
         is_over, started = self.metrics.counting(self.is_over), perf_counter()
         found = await self.chain.create(place.epoch, place.number, data, is_over=is_over)
         if found is not None:
-            self.lost = await self._verdict(found)
-            raise self.lost
-        self.metrics.count_link(len(data), perf_counter() - started)
-        if (had_lapse or place.number == 0) and (error := await self._doubt()) is not None:
-            self.lost = error
-            raise error
+            raise self._lose(await self._verdict(found))
+        self.metrics.count_link(link, len(data), perf_counter() - started)
+        if (had_lapse or self._had_lapse() or place.number == 0) and (
+            error := await self._until_answered(self._doubt)
+        ) is not None:
+            raise self._lose(error)
         self._sent_ms, self.last = sent_ms, link._replace(runs=())
         self.place = place.after(link, self._sending)
         if is_released:
-            self.lost = NotLeader("this process has given the lead away", epoch=self.epoch)
+            self.lost = NotLeader("this process has given the lead away", leader=hand_to, epoch=self.epoch)
+        elif self.beats:
+            self.granted_until_ms = sent_ms[0] + self.chain.settings.grant_ms
+
+    def _lose(self, error: Lost) -> Lost:
+        """Record why this process does not lead any more, and return it; the first reason stays."""
+        if self.lost is None:
+            self.lost = error
+            self.metrics.fenced += isinstance(error, NotLeader)
+        return self.lost
 
     async def renew(self, nonce: bytes) -> None:
         """End this epoch and begin the next one, led by this process too. ``nonce`` is durable already.
@@ -149,14 +190,14 @@ class Leadership:
             raise self.lost
         place = self.place
         about = (self.chain.log_id, place.epoch + 1, place.number, place.digest, nonce, self.fence.directory)
-        fence = Link(Kind.FENCE, *about, url=self.fence.url)
+        fence = Link(Kind.FENCE, *about, url=self.fence.url, beat_ms=self.fence.beat_ms)
         data = fence.pack()
         self._sending = digest(data)
         found = await self.chain.create(place.epoch, place.number, data, is_over=self.is_over)
         if found is not None:
-            self.lost = await self._verdict(found)
-            raise self.lost
-        await _check_fence(self.chain, place, data)
+            raise self._lose(await self._verdict(found))
+        await self._until_answered(lambda: _check_fence(self.chain, place, data))
+        self.metrics.count_fence()
         self.fence = self.last = fence
         self.place = place.after(fence, self._sending)
 
@@ -166,8 +207,8 @@ class Leadership:
         Raises the error that it is set to.
         """
         found = await self._check_last() or await self._check_next()
-        if self.lost is None:
-            self.lost = found
+        if found is not None:
+            self._lose(found)
         if self.lost is not None:
             raise self.lost
 
@@ -190,9 +231,25 @@ class Leadership:
     async def _check_next(self) -> Lost | None:
         place = self.place
         data = await self.chain.read(place.epoch, place.number)
-        if data is None or digest(data) == self._sending or place != self.place:
+        if data is not None and digest(data) == self._sending:  # it is stored, and the reply is under way
+            return await self._check_behind(place)
+        if data is None or place != self.place:
             return None
         return await self._verdict(data)
+
+    async def _check_behind(self, place: Place) -> Lost | None:
+        """Return what a link behind the one under way means: that one is stored, but its writer does not know it."""
+        data = await self.chain.read(place.epoch, place.number + 1)
+        if data is None or place != self.place:
+            return None
+        link = Link.unpack(data, link_key(place.epoch, place.number + 1))
+        return Indeterminate(
+            "another process has taken over this log while a link was under way: whether the last writes happened is "
+            "unknown. Repeat them there with the same keys",
+            code="overtaken",
+            leader=link.url,
+            epoch=link.epoch,
+        )
 
     def _had_lapse(self) -> bool:
         """Return whether so much time passed since the last link that this epoch may be closed and freed by now."""
@@ -200,14 +257,30 @@ class Leadership:
         lapse_ms = self.chain.settings.lapse_ms
         return self.clock.boot_ms() - boot_ms > lapse_ms or not 0 <= self.clock.wall_ms() - wall_ms <= lapse_ms
 
+    async def _until_answered(self, look: Callable[[], Awaitable[T]]) -> T:
+        """Look until the store answers: what is stored counts only after the look, so giving up would help nobody.
+
+        Raises OutcomeUnknown once this process ends, and what the look finds.
+        """
+        attempt = 0
+        while True:
+            try:
+                return await look()
+            except (OutcomeUnknown, StoreRefused) as error:
+                if self.is_over() or error.code == "store_failed":
+                    raise OutcomeUnknown(f"the last link may be stored: {error.message}") from error
+            await self.chain.store.pause(attempt, self.chain.settings.backoff_ms_max)
+            attempt += 1
+
     async def _doubt(self) -> Lost | None:
         """Return why the link that was just created does not count, None where it does."""
         place = self.place
-        if (error := await self._missing((place.epoch, place.number), self._sending)) is not None:
-            return error
-        if await self.chain.is_freed(place.epoch):
-            return self._left_behind()
-        return await self._missing(place.before, place.digest)
+        missing, is_freed, missing_before = await asyncio.gather(
+            self._missing((place.epoch, place.number), self._sending),
+            self.chain.is_freed(place.epoch),
+            self._missing(place.before, place.digest),
+        )
+        return missing or (self._left_behind() if is_freed else missing_before)
 
     def _left_behind(self) -> Indeterminate:
         return Indeterminate(

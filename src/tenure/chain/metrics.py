@@ -5,26 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from tenure.chain.link import Link
 from tenure.clock import Clock
 from tenure.histogram import Histogram
 
-__all__ = ["ChainMetrics", "Waiting"]
+__all__ = ["LINK_KINDS", "ChainMetrics", "Waiting"]
 
 PUT_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+LINK_KINDS: Final = ("data", "beat", "fence", "released")
 
 
 class ChainMetrics:
-    """Totals of one leadership; ``put_s`` is the time from the first attempt of a link to its known outcome."""
+    """Totals of one leadership.
 
-    __slots__ = ("diverged_bytes", "link_bytes", "links", "put_repeats", "put_s")
+    ``put_s`` is the time from the first attempt of a link to its known outcome; ``fenced`` is 1 once another process
+    took over.
+    """
+
+    __slots__ = ("diverged_bytes", "fenced", "link_bytes", "links", "put_repeats", "put_s")
 
     def __init__(self) -> None:
-        self.links = self.link_bytes = self.put_repeats = self.diverged_bytes = 0
+        self.link_bytes = self.put_repeats = self.diverged_bytes = self.fenced = 0
+        self.links = dict.fromkeys(LINK_KINDS, 0)
         self.put_s = Histogram(PUT_BOUNDS_S)
 
-    def count_link(self, size_bytes: int, took_s: float) -> None:
+    def count_fence(self) -> None:
+        """Count a fence with which this process began an epoch."""
+        self.links["fence"] += 1
+
+    def count_link(self, link: Link, size_bytes: int, took_s: float) -> None:
         """Count a link that the home has."""
-        self.links += 1
+        self.links["released" if link.is_released else "data" if link.runs else "beat"] += 1
         self.link_bytes += size_bytes
         self.put_s.observe(took_s)
 

@@ -36,9 +36,14 @@ class Notes(msgspec.Struct, frozen=True, kw_only=True):
     #: What this directory is known by in the fences it sends.
     directory: str
     place: Place
-    #: The nonce of the epoch that the place lies in, and whether its leader has given it up.
+    #: The nonce of the epoch that the place lies in, its leader's directory, and whether that has given it up.
     leader: str = ""
+    leader_directory: str = ""
     is_released: bool = False
+    #: The nonce of the newest link that carried data or a beat: its writer may hold a grant.
+    granted: str = ""
+    #: Where this directory was when it last began an epoch: a copy of it is elsewhere.
+    whereabouts: str = ""
     nonces: tuple[str, ...] = ()
     #: The place before the link that began a segment, by the segment's number.
     begun: dict[int, Place] = {}
@@ -57,14 +62,17 @@ class Notes(msgspec.Struct, frozen=True, kw_only=True):
             self,
             place=step.after,
             leader=link.nonce.hex(),
+            leader_directory=link.directory.hex(),
+            granted=self.granted if link.is_fence else link.nonce.hex(),
             is_released=link.is_released,
             begun=begun,
             closed=closed,
         )
 
-    def with_nonce(self, nonce: bytes) -> Notes:
-        """Return the notes with one more fence of this directory."""
-        return msgspec.structs.replace(self, nonces=(*self.nonces, nonce.hex())[-_NONCES_MAX:])
+    def with_nonce(self, nonce: bytes, *, whereabouts: str) -> Notes:
+        """Return the notes with one more fence of this directory, which is there now."""
+        nonces = (*self.nonces, nonce.hex())[-_NONCES_MAX:]
+        return msgspec.structs.replace(self, nonces=nonces, whereabouts=whereabouts)
 
     def without_closed(self, epochs: set[int]) -> Notes:
         """Return the notes without closed epochs whose links are gone."""
@@ -74,6 +82,15 @@ class Notes(msgspec.Struct, frozen=True, kw_only=True):
     def may_lead_at_once(self) -> bool:
         """Whether the epoch of the place was this directory's, whose lock is held now, or was given up."""
         return self.is_released or self.leader in self.nonces
+
+    def was_led_at(self, whereabouts: str) -> bool:
+        """Return whether this directory, where it is now, wrote the newest link of all and the newest one with a grant.
+
+        Its lock is held now, so the process that wrote them is dead, and the grant with it. A copy of the directory has
+        the nonces, but is elsewhere. A fence alone is not enough: the epoch before it may have a leader that lives.
+        """
+        is_own = self.leader in self.nonces and (not self.granted or self.granted in self.nonces)
+        return is_own and self.whereabouts == whereabouts
 
     def owns(self, nonce: bytes) -> bool:
         """Return whether a fence is one of this directory's."""
@@ -102,7 +119,7 @@ class NotesFile:
     def add_nonce(self, nonce: bytes) -> None:
         """Note a fence before it is sent, durably. Raises OSError."""
         with self._lock:
-            self.notes = self.notes.with_nonce(nonce)
+            self.notes = self.notes.with_nonce(nonce, whereabouts=self.notes.whereabouts)
             save_notes(self._disk, self.notes)
 
     def forget_closed(self, epochs: set[int]) -> None:

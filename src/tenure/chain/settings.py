@@ -11,7 +11,7 @@ __all__ = ["ChainSettings"]
 
 
 class ChainSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits and times of the chain and of its one leader."""
+    """Limits and times of the chain, of its one leader and of its followers."""
 
     link_bytes_max: int = 8 * MIB
     """A link holds at most this many bytes of batches, and one batch however large it is."""
@@ -25,6 +25,14 @@ class ChainSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
     prove_ms: int = 10_000
     """How often a leader looks whether its last link is still there and its next slot still free."""
+    beat_ms: int = 500
+    """How often a leader that may be followed sends a link although nothing was written."""
+    grant_ms: int = 1_500
+    """How long after it sent its last committed link such a leader answers what is not committed: a follower waits as
+    long before it takes over.
+    """
+    poll_ms: int = 100
+    """How often a follower looks for the next link."""
     hint_ms: int = 5_000
     """How often a leader writes that it is alive."""
     silence_ms: int = 15_000
@@ -45,8 +53,12 @@ class ChainSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The longest wait between two attempts."""
 
     def __post_init__(self) -> None:
-        check_limits(self, zero={"link_interval_ms", "lapse_ms", "silence_ms", "backoff_ms"})
+        check_limits(self, zero={"link_interval_ms", "lapse_ms", "backoff_ms"})
         if self.keep_ms <= self.lapse_ms:
             raise Invalid(
                 "keep_ms must be more than lapse_ms: links of a leader that stood still would be freed unseen"
             )
+        if self.grant_ms < 2 * self.beat_ms:
+            raise Invalid("grant_ms must be at least twice beat_ms: one slow beat would end the grant")
+        if self.silence_ms <= 2 * self.hint_ms:
+            raise Invalid("silence_ms must be more than twice hint_ms: one lost hint would look like a dead leader")

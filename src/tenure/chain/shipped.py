@@ -73,6 +73,9 @@ class ShippedLog(FileLog):
         self._upkeep = HomeUpkeep(disk, leadership, self._notes)
         self._noted_ms = leadership.clock.boot_ms()
         self._begun_ms = 0
+        self.granted_until_ms = leadership.granted_until_ms
+        #: Set with the URL of the successor once the next link gives up the lead.
+        self._hand_to: str | None = None
         #: How far the chain goes, and the end of each batch behind it.
         self._shipped = leadership.place.end
         self._ends: deque[End] = deque()
@@ -97,12 +100,20 @@ class ShippedLog(FileLog):
         since_ms = self.leadership.clock.boot_ms() - self._begun_ms
         return max(0, self.leadership.chain.settings.link_interval_ms - since_ms)
 
+    @property
+    def beat_wait_ms(self) -> int | None:
+        if not self.leadership.beats:
+            return None
+        since_ms = self.leadership.clock.boot_ms() - self._begun_ms
+        return max(0, self.leadership.chain.settings.beat_ms - since_ms)
+
     def begin_sync(self) -> Sync:
         self._begun_ms = self.leadership.clock.boot_ms()
         return super().begin_sync()
 
     def end_sync(self, sync: Sync) -> int:
         batch = super().end_sync(sync)
+        self.granted_until_ms = self.leadership.granted_until_ms
         while self._ends and self._ends[0].batch <= batch:
             self._shipped = self._ends.popleft()
         self.waiting.ended(leaves_any=bool(self._ends))
@@ -117,17 +128,30 @@ class ShippedLog(FileLog):
     def checkpointed(self, position: Position) -> None:
         self._upkeep.start(position)
 
-    def close(self) -> None:
-        """Ship everything, give up the lead so that a successor need not wait, and release the directory."""
+    def release(self, hand_to: str = "") -> None:
+        """Ship what is pending, then the last link of this epoch, which carries the seal."""
+        if self._closed or self._file == -1 or self.failed is not None or self._hand_to is not None:
+            return
         try:
-            if not self._closed and self._file != -1 and self.failed is None:
-                with suppress(Overloaded):
-                    self.seal()
-                self._upkeep.stop()
-                self._ship((), last_batch=self._shipped.batch, is_released=True)
-                self._notes.save()
+            self.sync()
+            with suppress(Overloaded):  # no room for a seal: what was shipped is durable all the same
+                self.witness()
+            self.write()
+            self._upkeep.stop()
+            self._hand_to, self.granted_until_ms = hand_to, 0
+            self._sync_once()
+            self._notes.save()
         except (OSError, TenureError) as error:
             logger.warning("the lead was not given up: the next start on another machine waits a while (%s)", error)
+
+    def seal(self) -> None:
+        if self._closed or self._hand_to is None:  # nothing follows the link that gave up the lead
+            super().seal()
+
+    def close(self) -> None:
+        """Give up the lead so that a successor need not wait, and release the directory."""
+        try:
+            self.release()
         finally:
             super().close()
 
@@ -161,8 +185,11 @@ class ShippedLog(FileLog):
         finally:
             self._disk.close(file)
 
+    def _is_sync_due(self) -> bool:
+        return super()._is_sync_due() or self.leadership.beats or self._hand_to is not None
+
     def _goal(self) -> Goal:
-        """Return how far the next link goes: as many batches as it may hold, and one in any case."""
+        """Return how far the next link goes: as many batches as it may hold, and one in any case. It may be empty."""
         count, size = 0, 0
         for piece in _pieces(self._shipped, self._ends):
             size += piece[2] - piece[1]
@@ -171,27 +198,35 @@ class ShippedLog(FileLog):
             count += 1
         ends = list(islice(self._ends, count))
         self.waiting.begun(takes_all=count == len(self._ends))
-        carry = partial(self._carry, _joined(_pieces(self._shipped, ends)), ends[-1].batch)
-        return Goal(ends[-1].batch, ends[-1].segment, carry)
+        last = ends[-1] if ends else self._shipped
+        carry = partial(self._carry, _joined(_pieces(self._shipped, ends)), last.batch, self.log_ms())
+        return Goal(last.batch, last.segment, carry)
 
-    def _carry(self, pieces: list[Piece], last_batch: int) -> None:
+    def _carry(self, pieces: list[Piece], last_batch: int, log_ms: int) -> None:
         """Ship one link, in the thread of the sync; note the place now and then. Raises as `Leadership.ship`."""
         if self.leadership.place.number >= self.leadership.chain.settings.epoch_links_max:
             self._begin_next_epoch()
         runs = [Run(number, start, self._read_piece(number, start, end)) for number, start, end in pieces]
-        self._ship(runs, last_batch=last_batch)
+        self._ship(runs, last_batch=last_batch, log_ms=log_ms)
         now_ms = self.leadership.clock.boot_ms()
         if now_ms - self._noted_ms >= self.leadership.chain.settings.place_ms:
             self._noted_ms = now_ms
             with suppress(OSError):  # only where the next start begins to read
                 self._notes.save()
 
-    def _ship(self, runs: Sequence[Run], *, last_batch: int, is_released: bool = False) -> None:
+    def _ship(self, runs: Sequence[Run], *, last_batch: int, log_ms: int) -> None:
         leadership = self.leadership
         before = leadership.place
-        first_batch = before.end.batch + 1
-        shipping = leadership.ship(runs, first_batch=first_batch, last_batch=last_batch, is_released=is_released)
-        self._finish(shipping)
+        self._finish(
+            leadership.ship(
+                runs,
+                first_batch=before.end.batch + 1,
+                last_batch=last_batch,
+                log_ms=log_ms,
+                is_released=self._hand_to is not None,
+                hand_to=self._hand_to or "",
+            )
+        )
         self._notes.pass_link(leadership.last._replace(runs=runs), before, leadership.place)
 
     def _begin_next_epoch(self) -> None:
@@ -203,12 +238,17 @@ class ShippedLog(FileLog):
         self._notes.pass_link(self.leadership.fence, before, self.leadership.place)
 
     def _finish(self, work: Coroutine[Any, Any, None]) -> None:
-        """Wait in this thread for what is sent to the store, which may hang: at most until this process ends.
+        """Wait in this thread for what is sent to the store, which may hang: at most until this process ends or is
+        known not to lead any more.
 
-        Raises OutcomeUnknown then, and what the work raises.
+        Raises OutcomeUnknown or the reason then, and what the work raises.
         """
         sending = background().start(work)
         while not wait([sending], _LOOK_S).done:
+            lost = self.leadership.lost
+            if lost is not None and self._hand_to is None:
+                sending.cancel()
+                raise lost
             if self.leadership.is_over():
                 sending.cancel()
                 raise OutcomeUnknown("the store did not answer before this process ended: the last link may be stored")
