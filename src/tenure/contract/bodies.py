@@ -1,4 +1,4 @@
-"""Bodies of requests that are not commands: appends, reads and watches.
+"""Bodies of requests that are not commands: appends, reads, watches and hand-overs.
 
 Unknown fields are ignored, known ones are checked. A field whose default is null may be null; any other may only be
 left out. The broker checks bounds that depend on settings.
@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 from tenure.contract.config_body import ConfigBody
 from tenure.contract.fields import Key, Node, Tag, Time, Whole
 
-__all__ = ["AppendBody", "DiffBody", "RecordBody", "WatchBody", "WatchFrom"]
+__all__ = ["AppendBody", "DiffBody", "HandOverBody", "RecordBody", "WatchBody", "WatchFrom"]
 
 _ANY_JSON: Final = Meta(description="Any JSON value; kept and returned byte for byte.", extra_json_schema={})
 _META: Final = Meta(description="A JSON object, kept byte for byte.", extra_json_schema={"type": ["object", "null"]})
@@ -53,6 +53,12 @@ class DiffBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     include_tags: bool = False
     include_meta: bool = True
     wait_ms: Whole = 0
+
+
+class HandOverBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The server that is to lead, by the URL that it advertises; empty for any that follows closely enough."""
+
+    to: Annotated[str, Meta(max_length=2_048)] = ""
 
 
 class WatchFrom(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):

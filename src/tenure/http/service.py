@@ -14,6 +14,7 @@ import os
 import ssl
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +38,7 @@ from tenure.http.memory import MemoryKeeper
 from tenure.http.routes import ROUTES, test_clock
 from tenure.http.server import Server, serve, tls_context
 from tenure.http.settings import ServerSettings, check_start
+from tenure.http.shared_home import SharedHome
 from tenure.http.wire.message import Request
 
 __all__ = ["Service", "exposed", "load_keys", "log_request"]
@@ -136,25 +138,39 @@ class Service:
         self._memory = MemoryKeeper(look_ms=settings.memory_look_ms, spare_bytes_max=settings.memory_spare_bytes_max)
         self._server: Server | None = None
         self._broker: Broker | None = None
-        self._home = LogHome(settings, clock=self.clock, address=lambda: self.address) if settings.home else None
+        #: Set once this server cannot go on, such as one alone whose log another one leads.
+        self.ended = asyncio.Event()
+        self._home = self._make_home()
         self.context.exposition = Exposition(
             self.traffic,
             wire=self._wire,
             topics_max=settings.metrics_topics_max,
             home=self._home.families if self._home is not None else tuple,
         )
-        #: Set once this server cannot go on: another one leads its log.
-        self.ended = asyncio.Event()
         self._export: Supervisor | None = None
-        if settings.events:
-            arguments = child_arguments(
-                settings.data,
-                settings.events,
-                log_format=settings.log_format,
-                log_level=settings.log_level,
-                settings=settings.export,
-            )
-            self._export = Supervisor(arguments, settings=settings.export)
+
+    def _make_home(self) -> LogHome | SharedHome | None:
+        settings = self.settings
+        if not settings.home:
+            return None
+        if not settings.advertise:
+            return LogHome(settings, clock=self.clock, address=lambda: self.address)
+        home = SharedHome(settings, clock=self.clock, replay=self.replay, stage=self, on_end=self.ended.set)
+        self.context.cluster = home
+        return home
+
+    def _make_export(self) -> Supervisor | None:
+        settings = self.settings
+        if not settings.events:
+            return None
+        arguments = child_arguments(
+            settings.data,
+            settings.events,
+            log_format=settings.log_format,
+            log_level=settings.log_level,
+            settings=settings.export,
+        )
+        return Supervisor(arguments, settings=settings.export)
 
     # Requests
 
@@ -162,8 +178,8 @@ class Service:
         self.gate.admit(route, call)
         if self.context.draining:
             self._refuse_late(route)
-        if route.scopes:
-            _ = self.context.broker  # raises while the log is replayed
+        if route.scopes and not route.anywhere:
+            _ = self.context.broker  # raises while the log is replayed, and where another server leads
 
     def _start(self, route: Route, call: Call) -> None:
         gate = self.gate
@@ -173,7 +189,8 @@ class Service:
             self._refuse_late(route)
 
     def _refuse_late(self, route: Route) -> None:
-        if route.scopes:
+        if route.scopes and not route.anywhere:
+            self.context.check_leads()
             raise Closed("this server is shutting down: use another, or wait", code="shutting_down")
 
     def _observe(self, route: Route | None, request: Request, status: int) -> None:
@@ -222,12 +239,20 @@ class Service:
     async def open(self) -> None:
         """Replay the log and begin to serve. Raises what `Broker.open` raises."""
         settings = self.settings
+        if isinstance(self._home, SharedHome):
+            await self._home.open()
+            return
         data = settings.data if self._home is None else self._home.open
         broker = await open_watched(data, clock=self.clock, settings=settings.engine, replay=self.replay)
-        self._broker = broker
         if self._home is not None:
             broker.when_failed(self.ended.set)
             self._home.keep(broker)
+        self.begin(broker)
+
+    def begin(self, broker: Broker) -> None:
+        """Serve with a broker whose log this server leads."""
+        self._broker = broker
+        self._export = self._make_export()
         if self._export is not None:
             self._export.start(broker)
         self.context.set_broker(broker)
@@ -235,6 +260,18 @@ class Service:
         if report is not None:
             extra = {"batches": report.batches, "torn_bytes": report.torn_bytes, "topics": self.context.topics_count}
             log.info("the log is open", extra=extra)
+
+    async def end(self) -> None:
+        """Serve no more with the broker: requests are refused, and streams end; their jobs stay leased."""
+        broker, export = self._broker, self._export
+        self.context.set_broker(None)
+        self._broker = self._export = None
+        if broker is not None:
+            _detach(broker)
+        await self.gate.streams_ended(_STREAMS_END_S)
+        if export is not None:
+            export.detach()
+            await export.stop(0)
 
     def reload_keys(self) -> None:
         """Read the keys again; where they are malformed, keep the old ones and log why."""
@@ -257,7 +294,9 @@ class Service:
 
     @property
     def failed(self) -> bool:
-        """Whether the disk failed while it served, or another server took over its log."""
+        """Whether the disk failed while it served, or another server took over the log that it led alone."""
+        if isinstance(self._home, SharedHome) and self._home.failed is not None:
+            return True
         return self._broker is not None and self._broker.failed is not None
 
     async def stop(self) -> bool:
@@ -266,8 +305,10 @@ class Service:
         self._memory.stop()
         if self._home is not None:
             self._home.give_up_soon(self.settings.drain_ms / 1000)
+        if isinstance(self._home, SharedHome):
+            await self._home.close()  # somebody else goes on; this one says who, and then ends
         if self._broker is not None:
-            self._broker.detach()
+            _detach(self._broker)
         clean = True
         draining: asyncio.Task[bool] | None = None
         if self._server is not None:
@@ -277,7 +318,7 @@ class Service:
         if self._export is not None:
             self._export.detach()
         try:
-            if self._home is not None:
+            if isinstance(self._home, LogHome):
                 await self._home.close()
             if self._broker is not None:
                 await self._broker.close()
@@ -288,6 +329,12 @@ class Service:
                 clean = await draining and clean
         log.info("stopped" if clean else "stopped; some connections had to be cut")
         return clean
+
+
+def _detach(broker: Broker) -> None:
+    """End the work streams, whose jobs stay leased. A broker that has failed has none left."""
+    with suppress(Closed):
+        broker.detach()
 
 
 def _tls(settings: ServerSettings) -> ssl.SSLContext:

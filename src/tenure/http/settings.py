@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from tenure.address import parse_address
 from tenure.chain.settings import ChainSettings
 from tenure.contract.names import describe_value
 from tenure.endpoint import KEY_VARIABLE, URL_VARIABLE
@@ -87,7 +88,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     home: str = ""
     """The store in which the log lives, as a URL; the data directory is then a cache of it. None if empty."""
     advertise: str = ""
-    """The URL under which others reach this server, where it has a home; if empty, the address it listens on."""
+    """The URL under which others reach this server. With it, servers share a home; without it, one leads it alone."""
     limits: WireLimits = WireLimits()
     engine: Settings = Settings()
     export: ExportSettings = ExportSettings()
@@ -206,9 +207,23 @@ def check_start(settings: ServerSettings, *, has_keys: bool) -> None:
         raise Invalid("TLS needs a certificate and its key: give --tls-cert and --tls-key")
     if settings.events:
         _check_events(settings.events)
+    if settings.advertise:
+        _check_advertise(settings)
     for name in settings.host_names:
         if host_of(name) != name.lower():
             raise Invalid(f"{describe_value(name)} is no host name: write it without scheme and port")
+
+
+def _check_advertise(settings: ServerSettings) -> None:
+    """Raise Invalid unless others can reach this server there, and share its home."""
+    if not settings.home:
+        raise Invalid("--advertise is for servers that share a home: give --home too", field="advertise")
+    try:
+        parse_address(settings.advertise)
+    except Invalid as error:
+        raise Invalid(f"--advertise: {error.message}", field="advertise") from None
+    if settings.advertise.endswith("/"):
+        raise Invalid(f"--advertise: write {settings.advertise!r} without the slash at its end", field="advertise")
 
 
 def _check_events(url: str) -> None:

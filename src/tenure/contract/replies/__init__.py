@@ -7,6 +7,7 @@ Times are wall clock in milliseconds. A decoder ignores unknown fields, so a new
 
 from __future__ import annotations
 
+from tenure.contract.replies.cluster import ClusterInfo, MemberInfo
 from tenure.contract.replies.jobs import Claimed, Delivery, Grant, Job, JobInfo, JobPage, JobRow
 from tenure.contract.replies.leases import Extended, LeasePage, LeaseRow, Redriven, Settled
 from tenure.contract.replies.queues import Distribution, QueueMeters, QueueStrip, StripLease, WorstJob
@@ -32,6 +33,7 @@ __all__ = [
     "BackoffInfo",
     "CaughtUp",
     "Claimed",
+    "ClusterInfo",
     "ConfigInfo",
     "DeletedRecords",
     "DeletedTopic",
@@ -51,6 +53,7 @@ __all__ = [
     "LeasePage",
     "LeaseRow",
     "Lifecycle",
+    "MemberInfo",
     "Page",
     "Produced",
     "PutTopic",

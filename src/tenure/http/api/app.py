@@ -75,7 +75,8 @@ class Route(msgspec.Struct, frozen=True):
 
     ``scopes`` are those a key needs; an empty set is open to every caller. ``body`` is the schema of the request, for
     the document; ``sse`` marks a stream, which alone may carry its token in the query; ``bulk`` a route whose body may
-    be as large as ``body_bytes_max`` and not only as ``command_bytes_max``.
+    be as large as ``body_bytes_max`` and not only as ``command_bytes_max``; ``anywhere`` a route that needs no broker:
+    it is served during a replay too, and by a server that follows another one.
     """
 
     method: str
@@ -86,6 +87,7 @@ class Route(msgspec.Struct, frozen=True):
     summary: str = ""
     sse: bool = False
     bulk: bool = False
+    anywhere: bool = False
 
 
 Check = Callable[[Route, Call], None]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tenure.broker.broker import Broker
 from tenure.broker.open import Replay
-from tenure.errors import Closed
+from tenure.contract.replies.cluster import ClusterInfo
+from tenure.errors import Closed, NotLeader
 from tenure.http.append.long_work import Turns
 from tenure.http.append.request import AppendLimits
 from tenure.http.settings import ServerSettings
@@ -17,7 +18,20 @@ if TYPE_CHECKING:
     from tenure.http.api.prometheus import Exposition
     from tenure.http.api.shares import Shares
 
-__all__ = ["Context"]
+__all__ = ["Cluster", "Context"]
+
+
+class Cluster(Protocol):
+    """The servers that share this one's home, as this one sees them."""
+
+    def info(self) -> ClusterInfo:
+        """Return what is known now, without asking anybody."""
+
+    async def hand_over(self, to: str) -> None:
+        """Give the lead to the server at a URL, or to any where it is empty; return once this one leads no more.
+
+        Raises NotLeader where this server does not lead, Conflict where nobody follows closely enough to take over.
+        """
 
 
 class Context:
@@ -36,6 +50,8 @@ class Context:
         self.exposition: Exposition | None = None
         self.shares: Shares | None = None
         self.openapi: Callable[[], bytes] | None = None
+        #: Set where this server shares its home with others.
+        self.cluster: Cluster | None = None
         self.append_limits = _append_limits(self.settings)
         self.turns = Turns(self.settings.limits.turn_ms, pressed=self._is_pressed)
         self.extras: dict[str, Any] = {}
@@ -43,14 +59,24 @@ class Context:
 
     @property
     def broker(self) -> Broker:
-        """The broker. Raises Closed (``not_ready``) while the log is still being replayed."""
+        """The broker. Raises NotLeader where another server leads the log, Closed (``not_ready``) while the log is
+        still being replayed.
+        """
         if self._broker is None:
+            self.check_leads()
             progress = self.replay.as_dict() if self.replay is not None else {}
             raise Closed("the log is being replayed: try again shortly", code="not_ready", **progress)
         return self._broker
 
-    def set_broker(self, broker: Broker) -> None:
-        """Set the broker after the replay: requests can be served."""
+    def check_leads(self) -> None:
+        """Raise NotLeader where this server follows another, or waits for one."""
+        if self.cluster is None or (info := self.cluster.info()).role == "leader":
+            return
+        where = f"send this to {info.leader}" if info.leader else "nobody is known to lead yet; try again shortly"
+        raise NotLeader(f"this server does not lead: {where}. Nothing happened.", leader=info.leader, epoch=info.epoch)
+
+    def set_broker(self, broker: Broker | None) -> None:
+        """Set the broker once requests can be served; None while another server leads."""
         self._broker = broker
 
     @property

@@ -45,6 +45,8 @@ _QUERIES: Final[dict[tuple[str, str], dict[str, Any]]] = {
     ("POST", "/v0/watch"): {"lenient": _FLAG},
 }
 _REQUIRED: Final = {("GET", "/v0/topics/*/work", "node"), ("DELETE", "/v0/topics/*/work", "node")}
+_LEADER_ONLY: Final = {"/v0/leader"}
+"""Open routes that only a leader answers with a success."""
 _APPEND: Final = ("POST", "/v0/topics/*")
 _MATCH: Final = {
     "type": "array",
@@ -64,6 +66,7 @@ _CODES: Final[dict[int, tuple[str, str]]] = {
     412: ("PreconditionFailed", "A seq is not the caller's, and strict was asked for."),
     413: ("TooLarge", "The body is larger than the limit."),
     415: ("UnsupportedMediaType", "Send application/json."),
+    421: ("NotLeader", "Another server leads the log, and nothing happened: send this to detail.leader."),
     422: ("TopicFull", "The topic is full and rejects."),
     429: ("Throttled", "A cap was met: send the same request later."),
     500: ("Internal", "A fault of the server."),
@@ -227,6 +230,8 @@ def _errors(route: Route) -> dict[str, Any]:
         statuses |= {412, 413, 415, 422}
     if route.sse:
         statuses |= {406}
+    if route.pattern in _LEADER_ONLY or (route.scopes and not route.anywhere):
+        statuses |= {421}
     return {str(status): {"$ref": f"#/components/responses/{_CODES[status][0]}"} for status in sorted(statuses)}
 
 

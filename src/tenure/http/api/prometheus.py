@@ -78,10 +78,10 @@ class Exposition:
         self._home = home
         self._topics_max = topics_max
 
-    async def answer(self, broker: Broker, call: Call) -> Response:
-        """Return the page, in the form that the caller accepts."""
-        topics = await self._topics(broker, call)
-        families = [*totals(broker), *topics, *self._connections(), *self._home(), self.traffic.family()]
+    async def answer(self, broker: Broker | None, call: Call) -> Response:
+        """Return the page, in the form that the caller accepts; without a broker, the figures of the server alone."""
+        families = [] if broker is None else [*totals(broker), *await self._topics(broker, call)]
+        families += [*self._connections(), *self._home(), self.traffic.family()]
         if not wants_json(call.request.headers.get("accept", "")):
             return Response(200, as_text(families).encode(), content_type=TEXT_TYPE)
         body = {family.name: _as_json(family) for family in families}

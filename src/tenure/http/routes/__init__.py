@@ -1,11 +1,25 @@
 """Every route, by resource. The order matters only where two patterns fit one path, and none do."""
 
-from tenure.http.routes import console, events, inspect, meta, queues, records, routers, topics, upgrade, watch, work
+from tenure.http.routes import (
+    cluster,
+    console,
+    events,
+    inspect,
+    meta,
+    queues,
+    records,
+    routers,
+    topics,
+    upgrade,
+    watch,
+    work,
+)
 
 __all__ = ["ROUTES"]
 
 ROUTES = [
     *meta.ROUTES,
+    *cluster.ROUTES,
     *upgrade.ROUTES,
     *topics.ROUTES,
     *records.ROUTES,

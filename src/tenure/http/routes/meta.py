@@ -12,6 +12,7 @@ from tenure.http.api.app import Call, Route, error_response
 from tenure.http.api.context import Context
 from tenure.http.api.keys import SCOPES
 from tenure.http.api.render import encode, reply
+from tenure.http.routes.cluster import check_caught_up, check_leads, standby_of
 from tenure.http.wire.message import Response
 
 __all__ = ["ROUTES"]
@@ -25,25 +26,27 @@ def health(context: Context, call: Call) -> Response:
 
 
 def ready(context: Context, call: Call) -> Response:
-    """Report whether requests are served: not while the log is replayed or the server drains, nor after the disk
-    failed.
+    """Report whether requests are served, or would be after a takeover: not while the log is replayed, while a standby
+    is behind or the server drains, nor after the disk failed.
     """
+    standby = standby_of(context)
     try:
-        topics = context.topics_count
-        failed = context.broker.failed
-        if failed is not None:
-            raise Closed(f"{failed.message} Restart the server.")
         if context.draining:
             raise Closed("this server is shutting down: use another", code="shutting_down")
+        if standby is not None:
+            check_caught_up(standby)
+            return reply(call.request, Ready("standby"))
+        check_leads(context)
     except Closed as error:
         return _not_ready(context, call, error)
-    return reply(call.request, Ready("ready", wal_replay_complete=True, topics=topics))
+    return reply(call.request, Ready("ready", wal_replay_complete=True, topics=context.topics_count))
 
 
 def _not_ready(context: Context, call: Call, error: Closed) -> Response:
     """Return the error of every other route, with the fields that a prober looks for."""
     response = error_response(error, call.request)
-    status = encode("draining" if context.draining else "failed" if context.is_open else "replaying")
+    word = "draining" if context.draining else "failed" if context.is_open else "replaying"
+    status = encode("behind" if word == "replaying" and standby_of(context) is not None else word)
     response.body = b'{"status":%b,"wal_replay_complete":%b,' % (status, encode(context.is_open)) + response.body[1:]
     return response
 
@@ -52,7 +55,7 @@ def metrics(context: Context, call: Call) -> Coroutine[Any, Any, Response]:
     """Report metrics of the server, as Prometheus text unless Accept asks for JSON."""
     if context.exposition is None:
         raise NotFound("no metrics are kept here")
-    return context.exposition.answer(context.broker, call)
+    return context.exposition.answer(context.broker if context.is_open else None, call)
 
 
 def key(context: Context, call: Call) -> Response:
@@ -74,7 +77,7 @@ ROUTES = [
     Route("GET", "/healthz", health, summary="Whether the process answers"),
     Route("GET", "/v0/ready", ready, summary="Whether requests are served"),
     Route("GET", "/readyz", ready, summary="Whether requests are served"),
-    Route("GET", "/v0/metrics", metrics, frozenset({"read"}), summary="Metrics"),
-    Route("GET", "/v0/key", key, frozenset({"read"}), summary="What this key may do"),
+    Route("GET", "/v0/metrics", metrics, frozenset({"read"}), summary="Metrics", anywhere=True),
+    Route("GET", "/v0/key", key, frozenset({"read"}), summary="What this key may do", anywhere=True),
     Route("GET", "/openapi.json", openapi, summary="This document"),
 ]

@@ -13,19 +13,20 @@ _NAME = "streams"
 
 
 class Streams:
-    """Made on first use and kept with the context."""
+    """Made on first use and kept with the context, for as long as its broker is this one."""
 
     def __init__(self, context: Context) -> None:
         settings = context.settings
+        self.broker = context.broker
         self.heartbeat_ms = settings.heartbeat_ms
         self.sessions = Sessions(sessions_max=settings.watch_sessions_max, ttl_ms=settings.watch_ttl_ms)
-        self.feeds = Feeds(context.broker)
-        self.events = Hub(context.broker)
+        self.feeds = Feeds(self.broker)
+        self.events = Hub(self.broker)
 
 
 def streams_of(context: Context) -> Streams:
-    """Return the streams of a server."""
+    """Return the streams of a server, of its present broker: one that leads again has another."""
     streams = context.extras.get(_NAME)
-    if not isinstance(streams, Streams):
+    if not isinstance(streams, Streams) or streams.broker is not context.broker:
         streams = context.extras[_NAME] = Streams(context)
     return streams
