@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar, Unpack, overload
 from tenure.client.batching.blocking_producer import Producer
 from tenure.client.batching.producer import AsyncProducer
 from tenure.client.batching.settings import ProducerOptions
+from tenure.client.calls import cluster as _cluster
 from tenure.client.calls import inspect as _inspect
 from tenure.client.calls import queues as _queues
 from tenure.client.calls import records as _records
@@ -35,8 +36,8 @@ W = TypeVar("W", bound=Wire | AsyncWire)
 class Calls(Handle[W, Session], Generic[W]):
     """Every call of the contract, for both kinds of client.
 
-    ``url`` and ``key`` default to TENURE_URL and TENURE_KEY. ``node`` is the writer and the worker of calls that name
-    none; it is generated unless given.
+    ``url`` and ``key`` default to TENURE_URL and TENURE_KEY; ``url`` may be several, separated by commas. ``node`` is
+    the writer and the worker of calls that name none; it is generated unless given.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Calls(Handle[W, Session], Generic[W]):
         session = Session(node=node, settings=settings)
         if wire is None:
             endpoint = endpoint_of(url, key)
-            wire = self._make_wire(endpoint.url, endpoint.key, session.settings, tls=tls)
+            wire = self._make_wire(endpoint.url, endpoint.key, session, tls=tls)
             self._where = endpoint.url
         else:
             self._where = type(wire).__name__
@@ -60,7 +61,7 @@ class Calls(Handle[W, Session], Generic[W]):
 
     @staticmethod
     @abstractmethod
-    def _make_wire(url: str, key: str | None, settings: ClientSettings, *, tls: ssl.SSLContext | None) -> W:
+    def _make_wire(url: str, key: str | None, session: Session, *, tls: ssl.SSLContext | None) -> W:
         """Return the wire over HTTP. Not called where the caller passes a wire, which then needs no HTTP library."""
 
     def __repr__(self) -> str:
@@ -100,6 +101,8 @@ class Calls(Handle[W, Session], Generic[W]):
     health = Call(_inspect.health)
     ready = Call(_inspect.ready)
     metrics = Call(_inspect.metrics)
+    cluster = Call(_cluster.cluster)
+    hand_over = Call(_cluster.hand_over)
     upgrade_status = Call(_upgrade.upgrade_status)
     finalize_upgrade = Call(_upgrade.finalize_upgrade)
     work = Feeding(_streams.work)
@@ -140,7 +143,7 @@ class Calls(Handle[W, Session], Generic[W]):
 
 
 class Client(Calls[Wire], Closing, awaits=False):
-    """Talks to one server, blocking, from any number of threads. Use it as ``with``, or `close` it.
+    """Talks to a server, or to the leader of several, blocking, from any number of threads. Use ``with``, or `close`.
 
     ``node`` is the writer and the worker of calls that name none; it is generated unless given.
 
@@ -162,10 +165,12 @@ class Client(Calls[Wire], Closing, awaits=False):
     """
 
     @staticmethod
-    def _make_wire(url: str, key: str | None, settings: ClientSettings, *, tls: ssl.SSLContext | None) -> Wire:
-        from tenure.client.transport.blocking import SocketWire
+    def _make_wire(url: str, key: str | None, session: Session, *, tls: ssl.SSLContext | None) -> Wire:
+        from tenure.client.transport.router import Router
 
-        return SocketWire(url, key=key, settings=settings, tls=tls)
+        router = Router(url, key=key, settings=session.settings, tls=tls)
+        session.has_several = router.has_several
+        return router
 
     def close(self) -> None:
         """Close every connection."""
@@ -173,7 +178,7 @@ class Client(Calls[Wire], Closing, awaits=False):
 
 
 class AsyncClient(Calls[AsyncWire], AsyncClosing, awaits=True):
-    """Talks to one server from an event loop. Use it as ``async with``, or `close` it.
+    """Talks to a server, or to the leader of several, from an event loop. Use ``async with``, or `close`.
 
     ``node`` is the writer and the worker of calls that name none; it is generated unless given.
 
@@ -190,10 +195,12 @@ class AsyncClient(Calls[AsyncWire], AsyncClosing, awaits=True):
     """
 
     @staticmethod
-    def _make_wire(url: str, key: str | None, settings: ClientSettings, *, tls: ssl.SSLContext | None) -> AsyncWire:
-        from tenure.client.transport.aio import LoopWire
+    def _make_wire(url: str, key: str | None, session: Session, *, tls: ssl.SSLContext | None) -> AsyncWire:
+        from tenure.client.transport.async_router import AsyncRouter
 
-        return LoopWire(url, key=key, settings=settings, tls=tls)
+        router = AsyncRouter(url, key=key, settings=session.settings, tls=tls)
+        session.has_several = router.has_several
+        return router
 
     async def close(self) -> None:
         """Close every connection."""

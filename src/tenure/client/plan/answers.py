@@ -10,7 +10,7 @@ import msgspec
 from tenure.client.transport.wire import Response
 from tenure.contract.statuses import KIND_OF_STATUS
 from tenure.contract.surrogates import mask_lone, unmask
-from tenure.errors import Corrupt, Indeterminate, Overloaded, TenureError
+from tenure.errors import Corrupt, Indeterminate, NotLeader, Overloaded, TenureError
 
 __all__ = ["decode", "decode_text", "error_from_code", "error_of", "is_from_server"]
 
@@ -23,7 +23,9 @@ _BY_CODE: dict[str, type[TenureError]] = {
     "format_too_new": Corrupt,
     "unreadable": Corrupt,
     "disk_full": Overloaded,
+    "store_away": Overloaded,
     "checkpoint_failed": Overloaded,
+    "not_leader": NotLeader,
 }
 
 

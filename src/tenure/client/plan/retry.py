@@ -4,8 +4,13 @@
     429, 503 of a Tenure server         nothing changed: repeat after Retry-After
     503 `indeterminate`, lost answers,
     502 and 504 of a gateway            unknown: repeat where a second copy has the effect of one, else Indeterminate
+    421 of a server that follows        nothing changed: repeat (the wire did so where the leader was named)
     500                                 unknown, and a bug: not repeated
     everything else                     the answer
+
+A client of several servers seeks while none of them leads: an attempt that reached no server, or one that does not
+lead, is opening or closing, or lost its store, changed nothing and is repeated at the next server after a short pause.
+It is not counted, because a failover takes longer than all attempts in a row.
 
 Once an attempt's outcome is unknown, only a success resolves it. A refusal of a later copy says nothing about the
 first, so the error that ends the retries is then raised as Indeterminate. A read changes nothing and never raises it.
@@ -23,7 +28,7 @@ from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan, Send, Sleep
 from tenure.client.transport.wire import Request, Response, WireError
 from tenure.contract.repeat import Repeat
-from tenure.errors import Closed, Corrupt, Indeterminate, Overloaded, TenureError
+from tenure.errors import Closed, Corrupt, Indeterminate, NotLeader, Overloaded, TenureError
 from tenure.retries import Retries
 
 __all__ = ["Answered", "exchange", "reply_of", "require_success", "unreachable_error"]
@@ -45,7 +50,8 @@ class Answered(msgspec.Struct, frozen=True):
 class _Attempt(msgspec.Struct, frozen=True):
     """The outcome of one attempt: an answer that ends the call, or an error after which the request may be repeated.
 
-    ``unknown`` says that the request may have been carried out; ``after_s`` is the server's Retry-After.
+    ``unknown`` says that the request may have been carried out; ``after_s`` is the server's Retry-After. ``elsewhere``
+    says that another server may do better.
     """
 
     response: Response | None
@@ -53,6 +59,7 @@ class _Attempt(msgspec.Struct, frozen=True):
     unknown: bool = False
     again: bool = False
     after_s: float | None = None
+    elsewhere: bool = False
 
 
 def exchange(session: Session, request: Request, repeat: Repeat) -> Plan[Answered]:
@@ -69,8 +76,9 @@ def exchange(session: Session, request: Request, repeat: Repeat) -> Plan[Answere
         if attempt.error is None:
             assert attempt.response is not None
             return Answered(attempt.response, retries.unknown)
-        wait_s = _wait_s(session, attempt, retries.count + 1)
-        if not retries.may_repeat(again=attempt.again, unknown=attempt.unknown, wait_s=wait_s):
+        seeks = attempt.elsewhere and session.has_several()
+        wait_s = _wait_s(session, attempt, retries.failures + 1, seeks=seeks)
+        if not retries.may_repeat(again=attempt.again, unknown=attempt.unknown, wait_s=wait_s, counted=not seeks):
             if retries.unknown and attempt.response is not None and not attempt.unknown:
                 return Answered(attempt.response, True, attempt.error)
             raise _unknown(attempt.error) if retries.unknown else attempt.error
@@ -95,10 +103,10 @@ def reply_of(decoder: msgspec.json.Decoder[T], answered: Answered, repeat: Repea
         raise error if repeat is Repeat.READ else _unknown(error) from error
 
 
-def _wait_s(session: Session, attempt: _Attempt, count: int) -> float:
+def _wait_s(session: Session, attempt: _Attempt, count: int, *, seeks: bool) -> float:
     settings = session.settings
-    if attempt.after_s is None:
-        min_ms, max_ms = settings.backoff_min_ms, settings.backoff_max_ms
+    if attempt.after_s is None or seeks:
+        min_ms, max_ms = settings.backoff_min_ms, settings.seek_max_ms if seeks else settings.backoff_max_ms
         return backoff_ms(count, min_ms=min_ms, max_ms=max_ms, chance=session.chance) / 1000
     after_s = min(attempt.after_s, settings.retry_after_max_ms / 1000)
     return after_s * (1 + session.chance())
@@ -116,7 +124,7 @@ def _broken(error: WireError) -> _Attempt:
     if error.sent:
         lost = Overloaded(f"no answer came: {error.message}", code="unreachable")
         return _Attempt(None, lost, unknown=True, again=True)
-    return _Attempt(None, unreachable_error(error), again=not error.closed)
+    return _Attempt(None, unreachable_error(error), again=not error.closed, elsewhere=True)
 
 
 def _judge(response: Response) -> _Attempt:
@@ -131,8 +139,14 @@ def _judge(response: Response) -> _Attempt:
         return _Attempt(response, error, unknown=True, again=True, after_s=_retry_after_s(response))
     if status >= 500 and status != 503:
         return _Attempt(response, error, unknown=True)
-    again = status in (429, 503) and not isinstance(error, Corrupt)
-    return _Attempt(response, error, again=again, after_s=_retry_after_s(response) if again else None)
+    if isinstance(error, NotLeader) and error.detail.get("leader"):
+        error.message += (
+            " If this client has not sent it there, add it to the client's URL: http://a:4000,http://b:4000"
+        )
+    again = status in (421, 429, 503) and not isinstance(error, Corrupt)
+    elsewhere = isinstance(error, Closed) or error.code == "store_away"
+    after_s = _retry_after_s(response) if again else None
+    return _Attempt(response, error, again=again, after_s=after_s, elsewhere=elsewhere)
 
 
 def _retry_after_s(response: Response) -> float | None:

@@ -36,12 +36,15 @@ class Session:
         settings: ClientSettings | None = None,
         now_s: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
+        has_several: Callable[[], bool] = lambda: False,
     ) -> None:
         self._given_node = None if node is None else check_node(node)
         self.settings = settings or ClientSettings()
         self.lanes = ProducerLanes(self.settings.connections_max)
         self.now_s = now_s
         self.chance = chance
+        self.has_several = has_several
+        """Return whether this client knows several servers, and so has another one to turn to."""
         self.after_fork()
         renew_in_child(self)
 

@@ -17,7 +17,7 @@ from tenure.client.transport.origin import Origin
 from tenure.client.transport.wire import AsyncStream, Request, Response, WireError
 from tenure.errors import Invalid
 
-__all__ = ["LoopWire"]
+__all__ = ["Connection", "LoopWire"]
 
 _UNREAD_BYTES_MAX = 256 * 1024
 """A stream with more than this unread is not received further until it is read."""
@@ -36,12 +36,14 @@ class LoopWire:
         self._pool = _Pool(settings.connections_max + settings.streams_max)
 
     async def send(self, request: Request) -> Response:
+        return await self.exchange(await self.connect(request), request)
+
+    async def exchange(self, connection: Connection, request: Request) -> Response:
+        """Send a request over a connection that `connect` returned for it."""
         settings = self._settings
-        answer_s = request.seconds(settings.answer_ms + request.wait_ms)
-        connection = await self._connect(request)
         try:
             connection.send(self._origin.encode(request), bytes_max=settings.response_bytes_max)
-            await connection.receive(_Awaited.WHOLE, timeout_s=answer_s)
+            await connection.receive(_Awaited.WHOLE, timeout_s=request.seconds(settings.answer_ms + request.wait_ms))
         except BaseException:  # half an answer is left in the connection: no other request may use it
             self._pool.drop(connection)
             raise
@@ -49,12 +51,15 @@ class LoopWire:
         return connection.reader.response(connection.reader.take())
 
     async def open(self, request: Request) -> AsyncStream:
-        asked = request.for_stream()
+        return await self.open_on(await self.connect(request), request)
+
+    async def open_on(self, connection: Connection, request: Request) -> AsyncStream:
+        """Open a stream over a connection that `connect` returned for it."""
         idle_s = self._settings.stream_idle_ms / 1000
-        connection = await self._connect(asked)
         stream = _LoopStream(connection, self._pool, idle_s=idle_s)
         try:
-            connection.send(self._origin.encode(asked), bytes_max=ERROR_BYTES_MAX, streaming=True)
+            encoded = self._origin.encode(request.for_stream())
+            connection.send(encoded, bytes_max=ERROR_BYTES_MAX, streaming=True)
             await connection.receive(_Awaited.HEAD, timeout_s=idle_s)
             reader = connection.reader
             if reader.status != 200:
@@ -67,7 +72,7 @@ class LoopWire:
             stream.close()
         return stream
 
-    async def _connect(self, request: Request) -> _Connection:
+    async def connect(self, request: Request) -> Connection:
         """Return a connection for a request, an idle one where there is one. Raises WireError: nothing was sent."""
         self._check_usable()
         settings = self._settings
@@ -102,11 +107,11 @@ class LoopWire:
         await self._pool.close()
 
 
-async def _connect(origin: Origin) -> _Connection:
+async def _connect(origin: Origin) -> Connection:
     loop = asyncio.get_running_loop()
     name = None if origin.tls is None else origin.host
     _, connection = await loop.create_connection(
-        _Connection, origin.host, origin.port, ssl=origin.tls, server_hostname=name
+        Connection, origin.host, origin.port, ssl=origin.tls, server_hostname=name
     )
     return connection
 
@@ -116,11 +121,11 @@ class _Pool:
 
     def __init__(self, connections_max: int) -> None:
         self._free = connections_max
-        self._idle: list[_Connection] = []
-        self._used: set[_Connection] = set()
-        self._waiting: deque[asyncio.Future[_Connection | None]] = deque()
+        self._idle: list[Connection] = []
+        self._used: set[Connection] = set()
+        self._waiting: deque[asyncio.Future[Connection | None]] = deque()
 
-    def take_idle(self, idle_s: float) -> _Connection | None:
+    def take_idle(self, idle_s: float) -> Connection | None:
         """Return the connection that was used last and is still good, if there is one."""
         now_s = asyncio.get_running_loop().time()
         while self._idle:
@@ -132,7 +137,7 @@ class _Pool:
             self._free += 1
         return None
 
-    async def take_place(self, timeout_s: float) -> _Connection | None:
+    async def take_place(self, timeout_s: float) -> Connection | None:
         """Wait for a connection that another request gives back, or, as None, for a place to make one.
 
         Raises TimeoutError.
@@ -140,7 +145,7 @@ class _Pool:
         if self._free:
             self._free -= 1
             return None
-        coming: asyncio.Future[_Connection | None] = asyncio.get_running_loop().create_future()
+        coming: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(coming)
         try:
             async with asyncio.timeout(timeout_s):
@@ -154,11 +159,11 @@ class _Pool:
                 raise TimeoutError("every connection of this client is in use") from None
             raise
 
-    def use(self, connection: _Connection) -> None:
+    def use(self, connection: Connection) -> None:
         """Count a connection that was made for a place."""
         self._used.add(connection)
 
-    def put(self, connection: _Connection) -> None:
+    def put(self, connection: Connection) -> None:
         """Give a connection back after its response came whole."""
         if not connection.reusable():
             self.drop(connection)
@@ -166,7 +171,7 @@ class _Pool:
         self._used.discard(connection)
         self._pass_on(connection)
 
-    def drop(self, connection: _Connection) -> None:
+    def drop(self, connection: Connection) -> None:
         """Close a connection and free its place; a second time does nothing."""
         connection.abort()
         if connection in self._used:
@@ -177,7 +182,7 @@ class _Pool:
         """Give back a place for which no connection was made."""
         self._pass_on(None)
 
-    def _pass_on(self, connection: _Connection | None) -> None:
+    def _pass_on(self, connection: Connection | None) -> None:
         while self._waiting:
             waiting = self._waiting.popleft()
             if not waiting.done():
@@ -207,7 +212,7 @@ class _Awaited(enum.Enum):
     WHOLE = enum.auto()
 
 
-class _Connection(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     """One connection: at most one request at a time, and at most one task that waits for its response."""
 
     def __init__(self) -> None:
@@ -315,7 +320,7 @@ class _Connection(asyncio.Protocol):
 class _LoopStream:
     """Bytes as they come; what came together is read together."""
 
-    def __init__(self, connection: _Connection, pool: _Pool, *, idle_s: float) -> None:
+    def __init__(self, connection: Connection, pool: _Pool, *, idle_s: float) -> None:
         self._connection = connection
         self._pool = pool
         self._idle_s = idle_s

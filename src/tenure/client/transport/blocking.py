@@ -7,27 +7,58 @@ after. A process that was forked off gets connections of its own (`tenure.client
 from __future__ import annotations
 
 import contextlib
+import errno
+import math
+import os
 import select
 import socket
 import ssl
 import struct
 import threading
 import time
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 from tenure.client.settings import ClientSettings
 from tenure.client.transport.fork import close_in_child
 from tenure.client.transport.http1 import ERROR_BYTES_MAX, ResponseReader
 from tenure.client.transport.idle_connections import IdleConnections
 from tenure.client.transport.origin import Origin
-from tenure.client.transport.wire import Request, Response, Stream, WireError
+from tenure.client.transport.wire import Request, Response, WireError
 
-__all__ = ["SocketWire"]
+__all__ = ["SocketStream", "SocketWire", "Waiting"]
 
+T = TypeVar("T")
+R = TypeVar("R")
 _FIRST_BYTES = 16 * 1024
 _CHUNK_BYTES = 256 * 1024
 _TIMEVAL = struct.Struct("@ll")
 _TIMEOUTS = (BlockingIOError, TimeoutError)
 """The errors of a socket whose limit is over: of the kernel, and of Python."""
+
+
+class Waiting(Protocol):
+    """What to do while an answer does not come: `look` is called after each ``pause_s`` of silence.
+
+    It may raise WireError, to give up the request; ``sent`` says whether it was sent. ``ready`` returns whether the
+    silence is over: then `look` returns soon.
+    """
+
+    pause_s: float
+
+    def look(self, ready: Callable[[], bool], *, sent: bool) -> None: ...
+
+
+class _NoLook:
+    """Wait in one go."""
+
+    pause_s = math.inf
+
+    def look(self, ready: Callable[[], bool], *, sent: bool) -> None:
+        raise AssertionError("nothing takes for ever")
+
+
+_NO_LOOK = _NoLook()
 
 
 class SocketWire:
@@ -42,9 +73,9 @@ class SocketWire:
         self._calls = IdleConnections[_Connection](settings.connections_max)
         self._streams = IdleConnections[_Connection](settings.streams_max)
 
-    def send(self, request: Request) -> Response:
+    def send(self, request: Request, waiting: Waiting = _NO_LOOK) -> Response:
         answer_s = request.seconds(self._settings.answer_ms + request.wait_ms)
-        connection = self._connect(self._calls, request)
+        connection = self._connect(self._calls, request, waiting)
         try:
             connection.send(self._origin.encode(request), timeout_s=answer_s)
             response = connection.read_response(self._settings.response_bytes_max, timeout_s=answer_s)
@@ -55,11 +86,11 @@ class SocketWire:
         self._calls.put(connection if connection.reusable() else None)
         return response
 
-    def open(self, request: Request) -> Stream:
+    def open(self, request: Request, waiting: Waiting = _NO_LOOK) -> SocketStream:
         asked = request.for_stream()
         idle_s = self._settings.stream_idle_ms / 1000
-        connection = self._connect(self._streams, asked)
-        stream = _SocketStream(connection, self._streams, idle_s=idle_s)
+        connection = self._connect(self._streams, asked, waiting)
+        stream = SocketStream(connection, self._streams, idle_s=idle_s)
         try:
             connection.send(self._origin.encode(asked), timeout_s=idle_s)
             stream.response = connection.read_head(error_bytes_max=ERROR_BYTES_MAX, timeout_s=idle_s)
@@ -70,7 +101,7 @@ class SocketWire:
             stream.close()
         return stream
 
-    def _connect(self, pool: IdleConnections[_Connection], request: Request) -> _Connection:
+    def _connect(self, pool: IdleConnections[_Connection], request: Request, waiting: Waiting) -> _Connection:
         """Return a connection for a request, an idle one where there is one. Raises WireError: nothing was sent."""
         self._origin.check(closed=self._closed)
         settings = self._settings
@@ -80,10 +111,13 @@ class SocketWire:
             raise self._origin.unreached(error) from error
         if connection is not None:
             if connection.is_alive(settings.idle_ms / 1000):
+                connection.waiting = waiting
                 return connection
             connection.close()
         try:
-            return _Connection(_connect(self._origin, request.seconds(settings.connect_ms)))
+            connection = _Connection(_connect(self._origin, request.seconds(settings.connect_ms), waiting))
+            connection.waiting = waiting
+            return connection
         except OSError as error:
             pool.put(None)
             raise self._origin.unreached(error) from error
@@ -97,7 +131,7 @@ class SocketWire:
             connection.close()
 
 
-def _connect(origin: Origin, timeout_s: float) -> socket.socket:
+def _connect(origin: Origin, timeout_s: float, waiting: Waiting) -> socket.socket:
     """Return a connected socket. Every address of the host is tried, each within its share of the time."""
     until_s = time.monotonic() + timeout_s
     found = socket.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
@@ -105,13 +139,14 @@ def _connect(origin: Origin, timeout_s: float) -> socket.socket:
     for left, (family, kind, protocol, _, place) in zip(range(len(found), 0, -1), found, strict=True):
         sock = socket.socket(family, kind, protocol)
         try:
-            sock.settimeout(max((until_s - time.monotonic()) / left, 0.001))
-            sock.connect(place)
+            sock.setblocking(False)
+            now_s = time.monotonic()
+            _reach(sock, place, until_s=now_s + (until_s - now_s) / left, waiting=waiting)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if origin.tls is not None:
-                sock.settimeout(max(until_s - time.monotonic(), 0.001))
-                sock = origin.tls.wrap_socket(sock, server_hostname=origin.host)
-            sock.settimeout(None)  # the kernel keeps the limits, see `_Connection`
+                sock = origin.tls.wrap_socket(sock, server_hostname=origin.host, do_handshake_on_connect=False)
+                _shake_hands(sock, until_s=until_s, waiting=waiting)
+            sock.setblocking(True)  # the kernel keeps the limits, see `_Connection`
             close_in_child(sock)
             return sock
         except OSError as error:
@@ -121,6 +156,39 @@ def _connect(origin: Origin, timeout_s: float) -> socket.socket:
             sock.close()
             raise
     raise failed if failed is not None else OSError("the name of the host has no address")
+
+
+def _reach(sock: socket.socket, place: Any, *, until_s: float, waiting: Waiting) -> None:
+    """Connect a socket that does not block. Raises OSError."""
+    code = sock.connect_ex(place)
+    if code in (errno.EINPROGRESS, errno.EINTR):
+        _await_ready(sock, select.POLLOUT, until_s=until_s, waiting=waiting)
+        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if code:
+        raise OSError(code, os.strerror(code))
+
+
+def _shake_hands(sock: ssl.SSLSocket, *, until_s: float, waiting: Waiting) -> None:
+    """Begin TLS on a socket that does not block. Raises OSError."""
+    while True:
+        try:
+            return sock.do_handshake()
+        except ssl.SSLWantReadError:
+            _await_ready(sock, select.POLLIN, until_s=until_s, waiting=waiting)
+        except ssl.SSLWantWriteError:
+            _await_ready(sock, select.POLLOUT, until_s=until_s, waiting=waiting)
+
+
+def _await_ready(sock: socket.socket, events: int, *, until_s: float, waiting: Waiting) -> None:
+    """Wait for a socket, before anything was sent. Raises TimeoutError, and what ``waiting`` raises."""
+    polled = select.poll()
+    polled.register(sock, events)
+    while (left_s := until_s - time.monotonic()) > 0:
+        if polled.poll(min(left_s, waiting.pause_s) * 1000):
+            return
+        if left_s > waiting.pause_s:
+            waiting.look(lambda: bool(polled.poll(0)), sent=False)
+    raise TimeoutError("timed out")
 
 
 class _Connection:
@@ -137,6 +205,7 @@ class _Connection:
         self._used_s = 0.0
         self._polled = select.poll()
         self._polled.register(sock, select.POLLIN)
+        self.waiting: Waiting = _NO_LOOK
 
     def is_alive(self, idle_s: float) -> bool:
         """Whether an idle connection can carry another request: it is not too old, and the server did not end it."""
@@ -152,10 +221,13 @@ class _Connection:
 
     def send(self, pieces: tuple[bytes, ...], *, timeout_s: float) -> None:
         """Send a request. A server that stopped reading is no error yet: its response may say why."""
-        self._limit(timeout_s)
+        until_s, left_s = time.monotonic() + timeout_s, timeout_s
         try:
             for piece in pieces:
-                self._sock.sendall(piece)
+                rest = memoryview(piece)
+                while rest:
+                    rest = rest[self._attempt(self._sock.send, rest, timeout_s=left_s) :]
+                    left_s = until_s - time.monotonic()
         except _TIMEOUTS as error:
             raise WireError(f"the server did not take the request within {timeout_s} s", sent=True) from error
         except OSError:
@@ -190,10 +262,7 @@ class _Connection:
     def _receive(self, timeout_s: float, bytes_max: int) -> None:
         """Give the reader what comes next. A limit of the socket alone would begin again with every byte."""
         try:
-            if timeout_s <= 0:
-                raise TimeoutError("the answer took too long")
-            self._limit(timeout_s)
-            data = self._sock.recv(bytes_max)
+            data = self._attempt(self._sock.recv, bytes_max, timeout_s=timeout_s)
         except _TIMEOUTS as error:
             raise WireError("timed out", sent=True) from error
         except OSError as error:
@@ -202,6 +271,20 @@ class _Connection:
             self._reader.feed(data)
         else:
             self._reader.feed_eof()
+
+    def _attempt(self, call: Callable[[T], R], argument: T, *, timeout_s: float) -> R:
+        """Send or receive once, and look around while that blocks. Raises OSError, and WireError to give it up."""
+        until_s, left_s = time.monotonic() + timeout_s, timeout_s
+        while left_s > 0:
+            pause_s = self.waiting.pause_s
+            self._limit(min(left_s, pause_s))
+            try:
+                return call(argument)
+            except _TIMEOUTS:
+                if left_s > pause_s:
+                    self.waiting.look(lambda: bool(self._polled.poll(0)), sent=True)
+            left_s = until_s - time.monotonic()
+        raise TimeoutError("the answer took too long")
 
     def _limit(self, timeout_s: float) -> None:
         """Bound every wait of the socket by ``timeout_s``. TLS tries again when the kernel gives up, so there Python
@@ -229,7 +312,7 @@ class _Connection:
             self._sock.close()
 
 
-class _SocketStream:
+class SocketStream:
     """Bytes as they come. `close` may be called from another thread, and in a signal handler that interrupts the
     reading one: it ends the read and does not wait for it. The last of the two lets go of the connection.
     """
@@ -242,9 +325,10 @@ class _SocketStream:
         self._closed = self._gone = False
         self.response = Response(0, b"")
 
-    def read(self) -> bytes:
+    def read(self, waiting: Waiting = _NO_LOOK) -> bytes:
         try:
             with self._busy:
+                self._connection.waiting = waiting
                 return self._connection.read_some(timeout_s=self._idle_s)
         finally:
             if self._closed:

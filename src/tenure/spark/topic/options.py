@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from tenure.address import parse_address
+from tenure.address import parse_addresses
 from tenure.client.client import Client
 from tenure.client.settings import ClientSettings
 from tenure.contract.names import check_topic_name, describe_value
@@ -130,7 +130,7 @@ class _Given:
 
     def url(self) -> str:
         url = self.needed("url", "where the server is, like http://127.0.0.1:4000")
-        parse_address(url)
+        parse_addresses(url)
         return url
 
     def topic(self) -> str:

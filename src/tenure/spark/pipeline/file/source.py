@@ -28,13 +28,13 @@ def check_source(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def _check_topic(pipeline: Pipeline) -> Iterator[Problem]:
-    from tenure.address import parse_address
+    from tenure.address import parse_addresses
     from tenure.contract.names import check_topic_name
 
     at, source = pipeline.located.problem, pipeline.source
     if source.url is None:
         yield at(("source",), "a topic needs url: where its server is, like http://127.0.0.1:4000")
-    for name, check in (("topic", check_topic_name), ("url", parse_address)):
+    for name, check in (("topic", check_topic_name), ("url", parse_addresses)):
         try:
             value = getattr(source, name)
             if value is not None:
