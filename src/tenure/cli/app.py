@@ -178,6 +178,7 @@ _COMMANDS: Final[dict[str, str | Callable[..., None]]] = {
     "verify": _verify,
     "salvage": _salvage,
     "home": "commands.home:home",
+    "cluster": "commands.cluster:cluster",
     "upgrade": "commands.upgrade:upgrade",
     "backup": "commands.backup:backup",
     "restore": "commands.backup:restore",

@@ -57,7 +57,11 @@ KeepLeases = Annotated[
 ]
 Url = Annotated[
     str | None,
-    typer.Option("--url", help=f"Where the server listens [{URL_VARIABLE}, else {URL_DEFAULT}].", show_default=False),
+    typer.Option(
+        "--url",
+        help=f"Where the server listens, or several with commas between them [{URL_VARIABLE}, else {URL_DEFAULT}].",
+        show_default=False,
+    ),
 ]
 KeyFile = Annotated[
     Path | None,

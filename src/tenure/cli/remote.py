@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from rich.console import Console
 
+from tenure.address import parse_addresses
 from tenure.cli.main import USAGE
 from tenure.cli.options import Target
 from tenure.cli.screen import Payload, Shown, console_for, document, refuse
@@ -34,12 +35,13 @@ def exit_code(error: TenureError | OSError) -> int:
 @contextmanager
 def open_client(target: Target, *, patient: bool = False) -> Iterator[Client]:
     """Open a client of that server. It gives up soon, as on a mistyped address; ``patient`` work retries until the
-    timeout, while a server restarts.
+    timeout, while a server restarts. So does every command that names several servers, while they find a leader.
     """
     from tenure.client.client import Client
     from tenure.client.settings import ClientSettings
 
-    timeout_ms = max(1, target.timeout_ms)
+    endpoint, timeout_ms = target.endpoint(), max(1, target.timeout_ms)
+    patient = patient or len(parse_addresses(endpoint.url)) > 1
     settings = ClientSettings(
         connect_ms=min(timeout_ms, _CONNECT_MS),
         answer_ms=timeout_ms,
@@ -47,7 +49,6 @@ def open_client(target: Target, *, patient: bool = False) -> Iterator[Client]:
         retry_for_ms=timeout_ms if patient else min(timeout_ms, _RETRY_FOR_MS),
         backoff_max_ms=_BACKOFF_MAX_MS,
     )
-    endpoint = target.endpoint()
     with Client(endpoint.url, key=endpoint.key, settings=settings) as client:
         yield client
 

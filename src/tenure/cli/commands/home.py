@@ -12,18 +12,17 @@ from rich.console import Console
 from tenure.backup.directory import restore_from
 from tenure.chain.adopt import adopt as adopt_log
 from tenure.chain.fetch import fetch_log
-from tenure.chain.inspect import home_status, verify_home
+from tenure.chain.inspect import home_status
 from tenure.chain.settings import ChainSettings
 from tenure.cli import screen
 from tenure.cli.commands.directory import open_disk
+from tenure.cli.commands.verify_home import open_home, show_verified, verify_url
 from tenure.cli.main import OK
 from tenure.cli.options import AsJson, Directory, KeepLeases
 from tenure.cli.screen import Payload, Shown
 from tenure.cli.words import count, format_path, size
 from tenure.clock import SystemClock
 from tenure.objects.background import background
-from tenure.objects.metered import Metered, StoreMetrics
-from tenure.objects.retrying import RetryingStore
 from tenure.objects.store import open_store
 from tenure.settings import Settings
 
@@ -47,7 +46,7 @@ def status(url: Url, as_json: AsJson = False) -> None:
 @home.command()
 def verify(url: Url, as_json: AsJson = False) -> None:
     """Read and prove everything that a new machine would need. Exit code 1 where something is damaged or missing."""
-    raise typer.Exit(screen.answer(lambda: _verify(url), _show_verified, as_json=as_json))
+    raise typer.Exit(screen.answer(lambda: verify_url(url), show_verified, as_json=as_json))
 
 
 @home.command()
@@ -83,12 +82,8 @@ def _show_fetched(console: Console, payload: Payload) -> None:
     console.print(f"next: tenure serve --data {where}")
 
 
-def _store(url: str) -> RetryingStore:
-    return RetryingStore(Metered(open_store(url), StoreMetrics()), _SETTINGS)
-
-
 def _status(url: str) -> Shown:
-    found = background().run(home_status(_store(url), _SETTINGS))
+    found = background().run(home_status(open_home(url), _SETTINGS))
     payload: Payload = {
         "home": url,
         "log_id": found.facts.log_id,
@@ -114,30 +109,6 @@ def _show_status(console: Console, payload: Payload) -> None:
         console.print("nobody leads it: the last leader has given it up")
     else:
         console.print(f"led by {payload['leader'] or 'a process that does not say where it is'}, unless that has died")
-
-
-def _verify(url: str) -> Shown:
-    found = background().run(verify_home(_store(url), _SETTINGS))
-    payload: Payload = {
-        "home": url,
-        "ok": True,
-        "log_id": found.facts.log_id,
-        "epoch": found.place.epoch,
-        "last_batch": found.place.end.batch,
-        "links": found.links,
-        "fences": found.fences,
-        "link_bytes": found.link_bytes,
-        "segments": found.segments,
-        "checkpoints": found.checkpoints,
-    }
-    return payload, OK
-
-
-def _show_verified(console: Console, payload: Payload) -> None:
-    epochs = count(payload["fences"], "epoch")
-    console.print(f"{count(payload['links'], 'link')} in {epochs} follow each other")
-    console.print(f"{count(payload['segments'], 'sealed segment')} and {count(payload['checkpoints'], 'checkpoint')}")
-    console.print(f"everything up to batch {payload['last_batch']:,} is there: no problems found")
 
 
 def _adopt(directory: Path, url: str) -> Shown:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from tenure.address import parse_address
+from tenure.address import parse_addresses
 from tenure.cli.loading import Unloadable, load_app, user_traceback
 from tenure.cli.main import PROBLEM
 from tenure.cli.options import KeyFile, Url, duration, key_in
@@ -113,7 +113,7 @@ def _app_at(spec: str, url: str | None, key_file: Path | None) -> App:
     """Load the app, connected to the server of the flags. Raises Invalid where its module names another one."""
     key = None if key_file is None else key_in(key_file)
     if url is not None:
-        parse_address(url)
+        parse_addresses(url)
         os.environ[URL_VARIABLE] = url
     if key is not None:
         os.environ[KEY_VARIABLE] = key

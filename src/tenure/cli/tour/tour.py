@@ -1,4 +1,4 @@
-"""`tenure tour`: show the engine in a few seconds, with a real kill and a recovery; and Spark, if asked for.
+"""`tenure tour`: show the product in a few seconds, with real kills and recoveries; and Spark, if asked for.
 
 Every claim is checked before it is printed. A check that fails ends the tour with exit code 1.
 """
@@ -18,6 +18,7 @@ from tenure.cli.tour.checks import Surprise
 from tenure.cli.tour.kill import kill_and_recover
 from tenure.cli.tour.leases import walk_through_leases
 from tenure.cli.tour.spark import events_into_a_table
+from tenure.cli.tour.takeover import lose_a_server
 from tenure.errors import TenureError
 
 __all__ = ["run"]
@@ -32,6 +33,8 @@ def run(spark_out: Path | None = None) -> int:
             if spark_out is not None:
                 _title(console, "3. From the queue to a table and a report, by Spark")
                 events_into_a_table(console, Path(directory) / "crowd", spark_out.absolute())
+            _title(console, f"{3 if spark_out is None else 4}. A server is lost")
+            lose_a_server(console, Path(directory) / "shared")
     except (Surprise, TenureError) as error:
         console_for(stderr=True).print(f"[bold red]the tour met a surprise:[/] {escape(str(error))}")
         return PROBLEM
