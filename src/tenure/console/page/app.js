@@ -1,5 +1,6 @@
 // The entry point: build the frame, ask for a key where one is needed, then show the view that the address names.
 
+import { cluster } from "./cluster.js";
 import { navigate } from "./router.js";
 import { refresh } from "./session.js";
 import { buildShell } from "./shell.js";
@@ -22,6 +23,8 @@ async function begin() {
       }
     }
   }
+  cluster.subscribe(shell.setCluster);
+  cluster.start();
   const show = () => navigate(shell.outlet, shell.setPlace);
   addEventListener("hashchange", show);
   await show();

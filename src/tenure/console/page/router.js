@@ -1,10 +1,11 @@
-// Addresses by hash: #/queues, #/queue/<name>, #/course/<scene>. A view is a module with `show(outlet, parts)`, which returns a function that leaves it.
+// Addresses by hash: #/queues, #/queue/<name>, #/course/<scene>, #/members. A view is a module with `show(outlet, parts)`, which returns a function that leaves it.
 
 // Views with a label are in the navigation.
 const VIEWS = [
   { path: "queues", label: "Queues", load: () => import("./views/queues.js") },
   { path: "queue", load: () => import("./views/queue.js") },
   { path: "course", label: "Course", load: () => import("./views/course.js") },
+  { path: "members", label: "Members", load: () => import("./views/members.js") },
 ];
 
 let leave = () => {};

@@ -4,6 +4,7 @@ import { keepKey } from "./api.js";
 import { h, setText, swap } from "./dom.js";
 import { href, places } from "./router.js";
 import { toggleTheme } from "./theme.js";
+import { banner } from "./widgets/banner.js";
 import { openDialog } from "./widgets/dialog.js";
 
 const KEYS = [
@@ -34,10 +35,12 @@ export function buildShell(root) {
     theme,
     help,
   );
-  root.replaceChildren(header, outlet, h("div", { id: "toasts", role: "status", "aria-live": "polite" }));
+  const standby = banner();
+  root.replaceChildren(header, outlet, standby.element, h("div", { id: "toasts", role: "status", "aria-live": "polite" }));
   addEventListener("keydown", shortcuts);
   return {
     outlet,
+    setCluster: standby.draw,
     setSession: (about) => swap(session, ...sessionWords(about)),
     setOffline: (words) => swap(outlet, h("p", { class: "empty" }, `Not connected: ${words}. Trying again …`)),
     setPlace(view, parts) {

@@ -15,7 +15,7 @@ export class QueueStore {
   constructor(topic, { headMax = 72, tailMax = 12, onChange = () => {}, onRow = () => {} } = {}) {
     this.topic = topic;
     this.state = null;
-    this.status = "connecting"; // live, lost, gone, refused
+    this.status = "connecting"; // live, lost, standby, gone, refused
     this.error = null;
     this.rates = new Rates();
     this.skewMs = 0; // the server's clock minus ours
@@ -66,9 +66,9 @@ export class QueueStore {
     }, wait);
   }
 
-  /** Handle a failed snapshot. Where the queue is gone or refused, end the stream, which may not notice for a while. */
+  /** Handle a failed snapshot. Where the queue is gone or refused, or the server leads no more, end the stream, which may not notice for a while. */
   #missed(error) {
-    if (!isGone(error) && !isRefusal(error)) return; // the stream reports when the server is away
+    if (!isGone(error) && !isRefusal(error) && !isStandby(error)) return; // the stream reports when the server is away
     this.#ended = error;
     this.#listening?.abort();
   }
@@ -120,7 +120,7 @@ export class QueueStore {
         this.#ended = null;
         if (this.#stop.signal.aborted || this.#refused(error)) return;
         failures += 1;
-        this.#become(isGone(error) ? "gone" : "lost", error);
+        this.#become(isGone(error) ? "gone" : isStandby(error) ? "standby" : "lost", error);
       }
       if (this.#stop.signal.aborted) return;
       if (this.status === "live") this.#become("lost");
@@ -197,9 +197,13 @@ function isGone(error) {
   return error.status === 404;
 }
 
+function isStandby(error) {
+  return error.status === 421;
+}
+
 /** Return whether the same request would be refused again. */
 function isRefusal({ status }) {
-  return status >= 400 && status < 500 && ![404, 408, 429].includes(status);
+  return status >= 400 && status < 500 && ![404, 408, 421, 429].includes(status);
 }
 
 function parseId(id) {

@@ -27,7 +27,7 @@ const TICK_MS = 250;
 const METERS_MS = 2_000;
 const CALM_ROWS = 60; // rows between two drawings above which nothing is animated
 const AGES_KEPT = 60;
-const STATUS = { connecting: "connecting …", live: "live", lost: "connection lost, trying again …", gone: "this queue is not there", deleted: "deleted", refused: "refused" };
+const STATUS = { connecting: "connecting …", live: "live", lost: "connection lost, trying again …", standby: "this server is a standby", gone: "this queue is not there", deleted: "deleted", refused: "refused" };
 
 /** Show one queue; returns a function that leaves it. */
 export function show(outlet, [topic = ""]) {

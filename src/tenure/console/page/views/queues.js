@@ -14,6 +14,7 @@ const LOOK_MS_MIN = 1_000;
 const REST = 20; // a walk that took 100 ms is followed by at least 2 s without one: a long list costs the server no more
 const CARDS = 48;
 const LOGS_MAX = 100;
+const STANDBY = "A standby shows no queues: the leader does. What is shown may be old.";
 
 /** Show the list; returns a function that leaves it. */
 export function show(outlet) {
@@ -88,7 +89,7 @@ class QueuesView {
         this.draw(performance.now());
       }
     } catch (error) {
-      if (!walking.signal.aborted) this.showNote(`Not connected: ${error.message}. What is shown may be old.`);
+      if (!walking.signal.aborted) this.showNote(error.status === 421 ? STANDBY : `Not connected: ${error.message}. What is shown may be old.`);
     }
     if (walking.signal.aborted) return;
     const wait = Math.max(LOOK_MS_MIN, REST * (performance.now() - started));
