@@ -18,7 +18,7 @@ COMPILE := $(BIN)/python tools/venv.py uv pip compile --quiet --generate-hashes 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run quick test test-full test-mutants lives worlds soak pytest lint types format bench bench-core bench-chain bench-turns bench-upkeep bench-http bench-hostile bench-client bench-buffer bench-timers bench-console bench-spark bench-scale test-spark-matrix lock build clean
+.PHONY: help setup run quick test test-full test-mutants lives worlds members soak failovers pytest lint types format bench bench-core bench-chain bench-failover bench-turns bench-upkeep bench-http bench-hostile bench-client bench-buffer bench-timers bench-console bench-spark bench-scale test-spark-matrix lock build clean
 # One thing at a time, also under -j: the tools fill the cores by themselves.
 .NOTPARALLEL:
 
@@ -56,8 +56,14 @@ lives: $(READY) ## Live random lives of a broker until one goes wrong (ARGS="--s
 worlds: $(READY) ## Play simulated worlds of a log's home until one goes wrong (ARGS="--worlds 100000 --seed 1")
 	$(BIN)/python -m tests.chain.worlds $(ARGS)
 
+members: $(READY) ## Play lives of whole servers that share a home until one goes wrong (ARGS="--lives 50000 --seed 1")
+	$(BIN)/python -m tests.chain.members $(ARGS)
+
 soak: $(READY) ## Work against a real server under a nemesis, and check the history (ARGS="--seconds 3600 --seed 1")
 	$(BIN)/python -m tests.soak $(ARGS)
+
+failovers: $(READY) ## Fail over a real cluster under a nemesis, and check the history (ARGS="--failovers 300 --seed 1 --state FILE")
+	$(BIN)/python -m tests.cluster $(ARGS)
 
 test-spark-matrix: $(SPARKS:%=test-spark-%) ## Run the batch mode on other versions of Spark, 3.5 to 4.3
 	@:
@@ -86,6 +92,9 @@ bench-core: $(READY) ## Measure the engine, as ratios in one run
 
 bench-chain: $(READY) ## Measure a log whose home is a store, as ratios in one run
 	$(BIN)/python -m bench.chain $(ARGS)
+
+bench-failover: $(READY) ## Measure what clients wait for when a leader is lost, and a standby (ARGS="--rounds 20 --only kill,lag")
+	$(BIN)/python -m bench.failover $(ARGS)
 
 bench-upkeep: $(READY) ## Measure produces beside checkpoints and trimming, with a million live jobs
 	$(BIN)/python -m bench.upkeep $(ARGS)

@@ -47,7 +47,11 @@ _SWITCH_S = 10e-6  # as `tenure serve` sets it
 def opener(store: ObjectStore, home: Path) -> Callable[[], ShippedLog]:
     """Return what a broker opens its log with."""
     return lambda: open_shipped(
-        store, PosixDisk(home), settings=ChainSettings(silence_ms=1), clock=SystemClock(), segment_bytes=SEGMENT_BYTES
+        store,
+        PosixDisk(home),
+        settings=ChainSettings(silence_ms=3, hint_ms=1),
+        clock=SystemClock(),
+        segment_bytes=SEGMENT_BYTES,
     )
 
 
