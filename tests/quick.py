@@ -18,8 +18,8 @@ __all__ = ["LEFT_OUT", "PATHS"]
 PATHS: Final = (
     *("tests/contract", "tests/core", "tests/log", "tests/broker", "tests/model", "tests/testing", "tests/objects"),
     *("tests/buffer", "tests/worker", "tests/export", "tests/http", "tests/bench", "tests/backup", "tests/chain"),
-    *(f"tests/client/test_{name}.py" for name in ("config", "endpoint", "lanes", "batcher", "resuming")),
-    *(f"tests/client/test_{name}.py" for name in ("retry", "sse")),
+    *(f"tests/client/test_{name}.py" for name in ("config", "endpoint", "endpoints", "lanes", "batcher")),
+    *(f"tests/client/test_{name}.py" for name in ("resuming", "retry", "sse")),
     *(f"tests/timers/test_{name}.py" for name in ("envelope", "reference", "faststream_testing")),
     *(f"tests/cli/test_{name}.py" for name in ("reference", "buffer_costs")),
     *(f"tests/spark/test_{name}.py" for name in ("toml_lines", "perfect_hash", "source_options", "retrying")),
@@ -42,7 +42,10 @@ LEFT_OUT: Final = (
     "tests/objects/test_create.py::test_the_conflict_of_a_real_client_on_an_empty_key_is_not_stored",
     "tests/objects/test_probe.py::test_a_fair_store_passes_and_nothing_stays_there",
     "tests/buffer/test_ingest.py::test_a_kill_around_the_commit_of_the_sink_leaves_everything_exactly_once",
-    *(f"tests/worker/test_{name}.py" for name in ("app_over_http", "metrics", "metrics_live", "periodic_live")),
+    *(
+        f"tests/worker/test_{name}.py"
+        for name in ("app_over_http", "metrics", "metrics_live", "periodic_live", "several_servers")
+    ),
     *(f"tests/worker/test_{name}.py" for name in ("first_puts", "status_page", "telemetry", "types_for_users")),
     "tests/worker/test_periodic.py::test_a_fleet_with_wrong_clocks_fires_each_tick_once_and_never_before_its_time",
     *(f"tests/export/test_{name}.py" for name in ("exporter", "serving")),

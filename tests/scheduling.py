@@ -1,6 +1,7 @@
-"""Which tests go to the same process: those that share a Spark session, and those of a module of `tests/spark`.
+"""Which tests go to the same process: those that share a Spark session, and those of a module that shares much.
 
-Starting Spark takes its time, and so do its first jobs; every other test goes to whichever process is free.
+Starting Spark takes its time, and so do its first jobs; each module of `tests/console` starts a browser, and the
+commands of pages run in an environment with the wheel. Every other test goes to whichever process is free.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ __all__ = ["OneSession"]
 
 ROOT = Path(__file__).parents[1]
 HOME = "tests/spark/"
-PAGES = "tests/docs/test_spark_pages.py"
+BROWSER = "tests/console/"
+PAGES = ("tests/docs/test_spark_pages.py", "tests/docs/test_commands.py")
 
 
 class OneSession(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
@@ -22,8 +24,8 @@ class OneSession(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no t
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
-        if path == PAGES:
-            return path  # they wait for one process with one Spark: so should only one of ours
+        if path in PAGES or path.startswith(BROWSER):
+            return path  # they wait for one Spark, environment or browser: so should only one process of ours
         if not path.startswith(HOME):
             return nodeid
         return "spark" if _uses_the_session(path) else path

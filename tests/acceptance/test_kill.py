@@ -86,6 +86,7 @@ def judge(notes: Path) -> HistoryReport:
     return report
 
 
+@pytest.mark.full
 @pytest.mark.timeout(300)
 def test_fault_1_38_44_kills_lose_nothing_and_undo_nothing(tmp_path: Path) -> None:
     """Faults 1, 20, 38, 44: 35 lives on one directory, each killed at a random moment, some while they recover."""

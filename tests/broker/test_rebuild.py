@@ -155,6 +155,7 @@ def test_it_never_writes_into_a_directory_that_holds_something() -> None:
 # Frames are damaged
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_frame_damaged_in_turn(seed: int) -> None:
     """A byte of the body, or of the topic where there is none: the report may not even lose sight of the topic."""

@@ -162,7 +162,9 @@ async def test_checkpoints_are_left_while_the_broker_is_open(clock: ManualClock)
         for _ in range(100):
             await broker.produce("q", [b"x" * 1000])
             await broker.synced()
-        assert [name for name in disk.names() if name.startswith("checkpoints/")]
+        async with asyncio.timeout(30):
+            while not any(name.startswith("checkpoints/") for name in disk.names()):
+                await asyncio.sleep(0.001)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), OSError(errno.EIO, "a disk"), MemoryError()])

@@ -12,7 +12,7 @@ from tenure.log.disk import Disk
 from tenure.objects.store import ObjectStore
 
 SEGMENT_BYTES = 4096
-FAST = ChainSettings(silence_ms=1, backoff_ms=0, backoff_ms_max=1)
+FAST = ChainSettings(silence_ms=3, hint_ms=1, backoff_ms=0, backoff_ms_max=1)
 
 
 def open_log(
@@ -22,10 +22,19 @@ def open_log(
     settings: ChainSettings = FAST,
     clock: Clock | None = None,
     is_over: Callable[[], bool] = lambda: False,
+    beats: bool = False,
+    url: str = "",
 ) -> ShippedLog:
     """Lead the home; the log is not replayed yet."""
     return open_shipped(
-        store, disk, settings=settings, clock=clock or SystemClock(), segment_bytes=SEGMENT_BYTES, is_over=is_over
+        store,
+        disk,
+        settings=settings,
+        clock=clock or SystemClock(),
+        segment_bytes=SEGMENT_BYTES,
+        url=url,
+        is_over=is_over,
+        beats=beats,
     )
 
 

@@ -90,7 +90,7 @@ def test_a_directory_whose_log_has_a_home_is_not_opened_alone():
 def test_durable_answers_share_a_link_where_links_are_apart():
     async def live() -> None:
         store, clock = SimStore(), SystemClock()
-        apart = ChainSettings(silence_ms=1, link_interval_ms=200)
+        apart = ChainSettings(silence_ms=3, hint_ms=1, link_interval_ms=200)
         broker = await Broker.open(lambda: open_log(store, SimDisk(), settings=apart))
         await broker.put_topic("mail", {"type": "queue", "durability": "fsync"})
         before, began_ms = len(store.objects), clock.boot_ms()

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from tenure.chain.hint import HintContent, write_hint
+from tenure.chain.hint import Hint, write_hint
 from tenure.chain.settings import ChainSettings
 from tenure.chain.shipped import ShippedLog
 from tenure.objects.background import background
@@ -74,7 +74,7 @@ def test_an_idle_minute_costs_its_hints_and_its_looks():
     log = home.open(SimDisk())
     ship(log)
     home.look()
-    background().run(write_hint(log.leadership.chain.store, "nonce", HintContent(url="", epoch=1, count=1)))
+    background().run(write_hint(log.leadership.chain.store, "nonce", Hint(url="", epoch=1, count=1)))
     hint = home.look()
     background().run(log.leadership.prove())
     proof = home.look()

@@ -18,7 +18,7 @@ from tenure.errors import Conflict, Corrupt, Indeterminate, NotLeader
 from tenure.objects.metered import Metered, StoreMetrics
 from tenure.objects.retrying import RetryingStore
 from tenure.testing import ManualClock
-from tenure.testing.simstore import Call, Fault, SimStore
+from tenure.testing.simstore import Call, Fault, Hold, SimStore
 from tests.chain.kit import FAST
 
 LOG = b"L" * 16
@@ -177,6 +177,20 @@ def test_the_same_bytes_are_sent_until_the_outcome_is_known(fault: Fault):
 
 
 @story
+async def test_a_look_after_a_link_is_repeated_until_the_store_answers(world: World):
+    leader = await world.lead()
+    refusals: list[Fault] = ["refused"] * 20
+
+    def hook(call: Call) -> Fault | None:
+        return refusals.pop() if call.kind in ("get", "head") and refusals else None
+
+    world.sim.hook = hook
+    await ship(leader, b"a")
+    assert not refusals
+    assert await world.texts() == [b"a"]
+
+
+@story
 async def test_a_leader_whose_memory_went_back_says_that_the_outcome_is_unknown(world: World):
     leader = await world.lead()
     await ship(leader, b"a")
@@ -199,6 +213,28 @@ async def test_a_leader_that_stood_still_while_its_epoch_was_freed_does_not_coun
     for number in range(place.number + 1):
         world.sim.objects.pop(link_key(place.epoch, number))  # also the fence, which no collector deletes
     world.clock.advance(FAST.lapse_ms + 1)
+    with pytest.raises(Indeterminate) as caught:
+        await ship(leader, b"lost")
+    assert caught.value.code == "left_behind"
+
+
+@story
+async def test_a_link_that_took_so_long_that_its_epoch_was_freed_meanwhile_does_not_count(world: World):
+    """A memory that was set back, with its clocks, sends at once; the link lands much later, in a slot that is free."""
+    leader = await world.lead()
+    await ship(leader, b"a")
+    place = leader.place
+    await world.lead()
+
+    def land_late(call: Call) -> Fault | None:
+        if call.kind == "put_new":
+            world.sim.objects[mark_key(place.epoch)] = (b"", 0)
+            for number in range(place.number + 1):
+                world.sim.objects.pop(link_key(place.epoch, number), None)
+            world.clock.advance(FAST.lapse_ms + 1)
+        return None
+
+    world.sim.hook = land_late
     with pytest.raises(Indeterminate) as caught:
         await ship(leader, b"lost")
     assert caught.value.code == "left_behind"
@@ -498,3 +534,58 @@ async def test_a_mark_that_somebody_deleted_does_not_let_a_member_lead_beside_th
     world.sim.objects.pop(link_key(first.epoch, 0))  # freed, and the mark is gone
     with pytest.raises(Corrupt):
         await world.lead(place)
+
+
+async def rounds(world: World, work: Coroutine[Any, Any, Any]) -> int:
+    """Return how many requests had to wait for one before them."""
+    held: list[Hold] = []
+
+    def hold(call: Call) -> Hold:
+        held.append(Hold(is_done=False))
+        return held[-1]
+
+    world.sim.hook = hold
+    task, count = asyncio.ensure_future(work), 0
+    async with asyncio.timeout(20):
+        while not task.done():
+            for _ in range(100):
+                await asyncio.sleep(0)
+            if held:
+                count += 1
+            while held:
+                held.pop().release()
+    world.sim.hook = lambda call: None
+    task.result()
+    return count
+
+
+@story
+async def test_a_takeover_waits_for_three_requests_and_for_two_more_with_its_first_link(world: World):
+    """A look at what was read, the fence, the looks after it; the link, the looks after that."""
+    first = await world.lead()
+    await ship(first, b"a")
+    place = await world.end()
+    assert await rounds(world, world.lead(place)) == 3
+    third = await world.lead()
+    assert await rounds(world, ship(third, b"b")) == 2
+    assert await rounds(world, ship(third, b"c")) == 1
+
+
+@story
+async def test_a_fence_behind_a_link_whose_reply_is_slow_is_found(world: World):
+    first = await world.lead()
+    await ship(first, b"a")
+    slot, held = link_key(first.place.epoch, first.place.number), Hold(is_done=True)
+    world.sim.hook = lambda call: held if (call.kind, call.key) == ("put_new", slot) else None
+    sending = asyncio.ensure_future(ship(first, b"b"))
+    await asyncio.sleep(0.01)
+    await first.prove()  # it is only slow
+    await world.lead()
+    with pytest.raises(Indeterminate) as caught:  # not NotLeader: the link is stored
+        await first.prove()
+    assert (caught.value.code, caught.value.detail["leader"]) == ("overtaken", "http://2")
+    held.release()
+    await sending
+    assert await world.texts() == [b"a", b"b"]
+    with pytest.raises(Indeterminate):
+        await ship(first, b"never")

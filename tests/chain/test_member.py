@@ -80,7 +80,7 @@ def test_a_long_tail_is_shipped_in_links_of_bounded_size():
     store, disk = SimStore(), SimDisk()
     log, _ = opened(store, disk)
     put(log, *(b"%d" % number + bytes(500) for number in range(60)), ship=False)
-    small = ChainSettings(silence_ms=1, link_bytes_max=2_000)
+    small = ChainSettings(silence_ms=3, hint_ms=1, link_bytes_max=2_000)
     before = set(store.objects)
     opened(store, disk.kill(), settings=small)
     sizes = [len(store.objects[key][0]) for key in set(store.objects) - before if key.startswith("chain/")]
@@ -239,7 +239,7 @@ def test_a_leader_that_lives_is_not_overtaken():
 
     def live(call: Call) -> Fault | None:
         if call.kind == "get" and call.key.startswith("members/"):
-            store.objects[hint_key(log.leadership.fence.nonce.hex())] = (
+            store.objects[hint_key(log.leadership.fence.directory.hex())] = (
                 b'{"url":"http://a","epoch":2,"count":%d}' % call.number,
                 0,
             )
@@ -415,7 +415,7 @@ class Counted(deque[End]):
 
 
 def test_a_link_costs_what_it_carries_and_not_what_waits():
-    small = ChainSettings(silence_ms=1, link_bytes_max=500)
+    small = ChainSettings(silence_ms=3, hint_ms=1, link_bytes_max=500)
     log, _ = opened(SimStore(), SimDisk(), settings=small)
     put(log, *(b"%d" % number for number in range(5_000)), ship=False)
     waiting = log._ends = Counted(log._ends)

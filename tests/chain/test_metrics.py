@@ -60,12 +60,13 @@ def test_links_and_repeats_are_counted():
     log = open_log(store, SimDisk())
     list(log.replay())
     metrics = log.leadership.metrics
-    links, repeats = metrics.links, metrics.put_repeats
+    links, repeats = metrics.links["data"], metrics.put_repeats
     store.fail(len(store.calls), "lost_request")
     log.append([(20, 1, b"body")])
     log.sync()
-    assert (metrics.links, metrics.put_repeats) == (links + 1, repeats + 1)
-    assert metrics.put_s.count == metrics.links
+    assert (metrics.links["data"], metrics.put_repeats) == (links + 1, repeats + 1)
+    assert metrics.put_s.count == metrics.links["data"]
+    assert metrics.links["fence"] == 1
 
 
 async def test_the_figures_of_a_home_are_served_with_the_others(tmp_path: Path):
@@ -83,12 +84,16 @@ async def test_the_figures_of_a_home_are_served_with_the_others(tmp_path: Path):
     finally:
         await service.stop()
     assert found["tenure_chain_epoch"] == 2  # the first one has the genesis alone
-    assert found["tenure_chain_links_total"] >= 2
+    links = {sample["kind"]: sample["value"] for sample in found["tenure_chain_links_total"]}
+    assert links["data"] >= 2
+    assert (links["fence"], links["beat"], links["released"]) == (1, 0, 0)
     assert found["tenure_chain_link_bytes_total"] > 200
     assert found["tenure_chain_put_repeats_total"] == found["tenure_chain_diverged_bytes_total"] == 0
+    assert found["tenure_chain_fenced_total"] == 0
+    assert "tenure_chain_grant_left_seconds" not in found  # nobody follows it
     assert {"tenure_chain_unshipped_bytes", "tenure_chain_unshipped_age_seconds"} < set(found)
     requests = {sample["op"]: sample["value"] for sample in found["tenure_chain_store_requests_total"]}
-    assert requests["put_new"] > found["tenure_chain_links_total"]
+    assert requests["put_new"] > sum(links.values())
     assert 'tenure_chain_put_seconds_bucket{le="+Inf"}' in text
 
 

@@ -19,7 +19,9 @@ from tenure.testing.simdisk import PowerLoss, SimDisk
 from tenure.testing.simstore import Call, Fault, SimStore
 from tests.chain.kit import SEGMENT_BYTES, open_log
 
-SHORT = ChainSettings(silence_ms=1, lapse_ms=60_000, keep_ms=60_001, epoch_links_max=5, backoff_ms=0, backoff_ms_max=1)
+SHORT = ChainSettings(
+    silence_ms=3, hint_ms=1, lapse_ms=60_000, keep_ms=60_001, epoch_links_max=5, backoff_ms=0, backoff_ms_max=1
+)
 
 
 class Story:
@@ -104,7 +106,7 @@ def test_a_living_epoch_is_never_freed():
 
 def test_what_is_younger_than_the_time_to_keep_stays():
     story = Story()
-    kept = ChainSettings(silence_ms=1, keep_ms=3_600_000, epoch_links_max=5)
+    kept = ChainSettings(silence_ms=3, hint_ms=1, keep_ms=3_600_000, epoch_links_max=5)
     story.log.leadership.chain.settings = kept
     story.log._upkeep._space._settings = kept
     for _ in range(4):
@@ -247,6 +249,18 @@ def test_a_new_machine_whose_checkpoint_is_collected_while_it_reads_begins_at_a_
 
 def verified(store: SimStore) -> Verified:
     return background().run(verify_home(RetryingStore(Metered(store, StoreMetrics()), SHORT), SHORT))
+
+
+def test_a_checkpoint_that_was_collected_and_is_stored_again_counts():
+    story = Story()
+    story.write()
+    story.save()
+    [key] = [key for key in story.store.objects if key.startswith(CHECKPOINTS)]
+    del story.store.objects[key]  # by the collector of another leader, while this one stood still
+    story.log._notes.notes = story.log._notes.notes.without_closed({0})
+    story.save()
+    assert key in story.store.objects
+    story.log.close()
 
 
 def test_a_home_is_verified_also_where_links_were_freed():

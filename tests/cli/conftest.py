@@ -18,27 +18,22 @@ import pytest
 
 from tenure import Broker
 from tests.kit.server import Running, serving
+from tests.kit.warm_command import WarmCommand
 
 Tenure = Callable[..., subprocess.CompletedProcess[str]]
 COMMAND = Path(sys.executable).with_name("tenure")
 
 
 @pytest.fixture(scope="session")
-def tenure() -> Tenure:
+def tenure() -> Iterator[Tenure]:
     """Run `tenure` as a user would, without a terminal."""
+    command = WarmCommand()
 
     def run(*arguments: object, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [COMMAND, *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-            input=stdin,
-            env=surroundings(**environment),
-        )
+        return command.run([*map(str, arguments)], stdin=stdin, env=surroundings(**environment))
 
-    return run
+    yield run
+    command.close()
 
 
 def surroundings(**environment: str) -> dict[str, str]:

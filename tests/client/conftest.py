@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
+import subprocess
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +26,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One that refuses long tags, which a client cannot know."""
     with serving(tmp_path_factory.mktemp("client"), "--set", "engine.tag_bytes_max=8") as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate for the loopback, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-keyout", str(key), "-out", str(cert), "-days", "1", "-subj", "/CN=localhost"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(command, check=True, capture_output=True)
+    return cert, key
 
 
 @pytest.fixture(params=KINDS)

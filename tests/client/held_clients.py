@@ -84,12 +84,12 @@ def _data(found: Diff) -> list[Any]:
     return [msgspec.json.decode(record.data) for record in found.records if record.data is not None]
 
 
-def _limits(settings: dict[str, int]) -> ClientSettings:
+def _limits(settings: dict[str, Any]) -> ClientSettings:
     return ClientSettings(**{"backoff_min_ms": 1, "backoff_max_ms": 2} | settings)
 
 
 @asynccontextmanager
-async def held_client(server: Running, **settings: int) -> AsyncIterator[HeldClient]:
+async def held_client(server: Running, **settings: Any) -> AsyncIterator[HeldClient]:
     limits, topic = _limits(settings), f"bench-{next(_names)}"
     wire = HeldWire(server.url, settings=limits)
     async with AsyncClient(wire=wire, settings=limits) as client:
@@ -99,7 +99,7 @@ async def held_client(server: Running, **settings: int) -> AsyncIterator[HeldCli
 
 
 @contextmanager
-def held_blocking_client(server: Running, **settings: int) -> Iterator[HeldBlockingClient]:
+def held_blocking_client(server: Running, **settings: Any) -> Iterator[HeldBlockingClient]:
     limits, topic = _limits(settings), f"bench-{next(_names)}"
     wire = HeldBlockingWire(server.url, settings=limits)
     with Client(wire=wire, settings=limits) as client, ThreadPoolExecutor(32) as threads:

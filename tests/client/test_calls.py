@@ -241,6 +241,14 @@ async def test_the_server_tells_about_itself(client: Both) -> None:
     assert "tenure_produced_total" in await client.metrics()
 
 
+async def test_a_server_without_a_home_is_alone_and_cannot_hand_over(client: Both) -> None:
+    assert (await client.cluster()).role == "alone"
+    for to in ("", "http://b:4000"):
+        with pytest.raises(Conflict) as caught:
+            await client.hand_over(to=to)
+        assert caught.value.code == "no_standby"
+
+
 async def test_the_server_shows_its_features_and_turns_them_on(client: Both) -> None:
     for status in (await client.upgrade_status(), await client.finalize_upgrade(), await client.finalize_upgrade()):
         assert (status.version, status.off) == (__version__, [])

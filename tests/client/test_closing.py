@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tenure.client.transport.blocking import _SocketStream
+from tenure.client.transport.blocking import SocketStream
 from tests.client.both_clients import Both
 from tests.kit.server import Running
 
@@ -43,7 +43,7 @@ class Interrupted:
 
 def test_a_blocking_stream_is_closed_in_the_middle_of_its_own_read() -> None:
     opened: Any = Interrupted()
-    opened.stream = _SocketStream(opened, opened, idle_s=1)
+    opened.stream = SocketStream(opened, opened, idle_s=1)
     reading = threading.Thread(target=opened.stream.read, daemon=True)
     reading.start()
     reading.join(30)
@@ -81,7 +81,7 @@ def interrupt():
 threading.Thread(target=interrupt).start()
 for _ in feed:
     pass
-print("ended", len(client._wire._streams._idle) == client.settings.streams_max)
+print("ended", len(client._wire._endpoints.first.wire._streams._idle) == client.settings.streams_max)
 """
 
 

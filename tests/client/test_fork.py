@@ -106,7 +106,7 @@ connection, _ = listening.accept()
 connection.recv(65536)
 head = b"HTTP/1.1 200 OK\\r\\ncontent-type: text/event-stream\\r\\ntransfer-encoding: chunked\\r\\n\\r\\n"
 connection.sendall(head + b"6\\r\\n: hb\\n\\n\\r\\n")
-while not (feed.source.line.is_open and feed.source.line._stream._busy.locked()):
+while not (feed.source.line.is_open and feed.source.line._stream._stream._busy.locked()):
     pass
 held, told = os.pipe()
 

@@ -41,7 +41,7 @@ class Opened:
 class Hand:
     """Carries out the steps of a stream's plans by a script: chunks and errors for reads, with seconds between them."""
 
-    def __init__(self, *, chance: float = 1.0, **settings: int) -> None:
+    def __init__(self, *, chance: float = 1.0, **settings: Any) -> None:
         self.now_s = 0.0
         self.session = Session(
             node="n", settings=ClientSettings(**settings), now_s=lambda: self.now_s, chance=lambda: chance

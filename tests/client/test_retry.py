@@ -16,6 +16,7 @@ from tenure.client.calls.records import produce
 from tenure.client.plan.producer_lanes import ProducerLane
 from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan, Send, Sleep, Take
+from tenure.errors import NotLeader
 
 Outcome = Response | WireError
 LOST = WireError("reset", sent=True)
@@ -31,7 +32,7 @@ def says(status: int, code: str, *, after: str | None = None, **detail: Any) -> 
 class Driven:
     """Runs a plan against a list of outcomes; notes how often it sent and how long it would have slept."""
 
-    def __init__(self, *outcomes: Outcome, chance: float = 0.5, **settings: int) -> None:
+    def __init__(self, *outcomes: Outcome, chance: float = 0.5, **settings: Any) -> None:
         self.session = Session(
             node="n", settings=ClientSettings(**settings), now_s=lambda: self.now_s, chance=lambda: chance
         )
@@ -243,3 +244,49 @@ def test_a_client_closed_after_a_lost_answer_leaves_the_outcome_unknown() -> Non
 def test_what_a_newer_server_says_more_is_ignored() -> None:
     driven = Driven(Response(200, b'{"status":"ok","mood":{"fine":true}}'))
     assert driven.run(health(driven.session)).status == "ok"
+
+
+# Several servers
+
+SEEKING = [REFUSED, says(421, "not_leader"), says(503, "store_away", after="1"), says(503, "not_ready", after="1")]
+
+
+@pytest.mark.parametrize("found", SEEKING)
+@pytest.mark.parametrize("call", CALLS)
+def test_servers_without_a_leader_are_asked_round_for_as_long_as_the_time_lasts(
+    call: Callable[[Session], Plan[Any]], found: Outcome
+) -> None:
+    driven = Driven(*[found] * 20, OK, chance=1.0, attempts_max=1)
+    driven.session.has_several = lambda: True
+    driven.run(call(driven.session))
+    assert len(driven.sent) == 21, "an attempt that met no leader is not counted"
+    assert max(driven.slept) == 0.5, "a leader that came is found soon, whatever Retry-After says"
+    brief = Driven(found, chance=1.0, retry_for_ms=3_000)
+    brief.session.has_several = lambda: True
+    with pytest.raises((Overloaded, Closed)):
+        brief.run(call(brief.session))
+    assert brief.now_s <= 3
+
+
+def test_seeking_a_leader_leaves_the_other_attempts_as_many_as_they_are() -> None:
+    driven = Driven(LOST, REFUSED, REFUSED, LOST, REFUSED, LOST, OK, attempts_max=3)
+    driven.session.has_several = lambda: True
+    with pytest.raises(Indeterminate):
+        driven.run(put(driven.session))
+    assert len(driven.sent) == 6, "the third lost answer is the last attempt"
+
+
+@pytest.mark.parametrize("found", SEEKING)
+def test_a_client_of_one_server_counts_every_attempt(found: Outcome) -> None:
+    driven = Driven(found, attempts_max=3)
+    with pytest.raises((Overloaded, Closed)):
+        driven.run(put(driven.session))
+    assert len(driven.sent) == 3
+
+
+def test_the_refusal_of_a_follower_names_the_leader_and_what_to_do() -> None:
+    driven = Driven(says(421, "not_leader", leader="http://b:1", epoch=7), attempts_max=1)
+    with pytest.raises(NotLeader) as caught:
+        driven.run(put(driven.session))
+    assert (caught.value.detail["leader"], caught.value.detail["epoch"]) == ("http://b:1", 7)
+    assert "add it to the client's URL" in caught.value.message

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -50,17 +49,6 @@ async def test_a_key_that_cannot_stand_in_a_header_is_refused(kind: str) -> None
     for key in ("", "a\r\nx: y", "schlüssel"):
         with pytest.raises(Invalid):
             make_client(kind, "http://127.0.0.1:4000", key=key)
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("tls")
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-keyout", str(key), "-out", str(cert), "-days", "1", "-subj", "/CN=localhost"]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(command, check=True, capture_output=True)
-    return cert, key
 
 
 async def test_tls_with_a_certificate_of_ones_own(
@@ -354,7 +342,9 @@ async def test_a_connection_that_the_server_ended_or_spoiled_is_not_used_again(
             if not after:
                 await asyncio.wait_for(server.ended.wait(), 30)
                 server.ended.clear()
-            while kind == "async" and any(idle.is_open for idle in client.inner._wire._pool._idle):
+            while kind == "async" and any(
+                idle.is_open for idle in client.inner._wire._endpoints.first.wire._pool._idle
+            ):
                 await asyncio.sleep(0)  # until its end has come
             assert server.connections == count
 

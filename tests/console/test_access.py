@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from tests.console.conftest import Console, Queue
 from tests.kit.server import Running
 
-VIEWS = ("", "queue/{queue}", "course", "course/ack", "course/canvas")
+VIEWS = ("", "queue/{queue}", "course", "course/ack", "course/canvas", "members")
 PHONE = {"width": 360, "height": 780}
 TABS_MAX = 40
 NAMED = {"button", "link", "image", "textbox", "searchbox", "spinbutton", "checkbox", "combobox", "region"}
@@ -224,6 +224,7 @@ def test_every_text_stands_out_from_what_is_behind_it_in_light_and_dark(
     assert page.evaluate(CONTRAST) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("view", VIEWS)
 def test_whoever_wants_no_motion_gets_none(
     make_console: Callable[..., Console], server: Running, busy: Queue, view: str
@@ -235,6 +236,7 @@ def test_whoever_wants_no_motion_gets_none(
         assert console.page.evaluate(MOVES) > 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("view", VIEWS)
 def test_nothing_is_wider_than_a_phone(make_console: Callable[..., Console], server: Running, busy: Queue, view: str):
     busy.produce(*range(60))

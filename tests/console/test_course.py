@@ -83,6 +83,7 @@ def job(client: httpx.Client, topic: str, seq: int) -> Any:
     return client.get(f"/v0/topics/{topic}/jobs/{seq}")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("scenes", [SCENES[4:6], pytest.param(SCENES, marks=pytest.mark.full)], ids=["two", "seven"])
 def test_scenes_play_to_their_end_and_leave_nothing(
     make_console: Callable[..., Console], server: Running, scratch: Callable[[], list[str]], scenes: list[str]
@@ -99,6 +100,7 @@ def test_scenes_play_to_their_end_and_leave_nothing(
     expect_no_scratch(scratch)
 
 
+@pytest.mark.full
 def test_the_ack_scene_shows_a_crash_that_loses_nothing_and_one_that_does(
     console: Console, client: httpx.Client, scratch: Callable[[], list[str]]
 ):

@@ -77,6 +77,7 @@ def leave(tab: Console, client: httpx.Client, scene: str) -> None:
     tab.page.wait_for_function(GONE, arg=prefix)
 
 
+@pytest.mark.full
 def test_a_silent_crash_gives_the_job_back_when_the_lease_runs_out_and_a_late_ack_is_skipped(
     tab: Console, client: httpx.Client
 ):
@@ -108,7 +109,17 @@ def test_a_silent_crash_gives_the_job_back_when_the_lease_runs_out_and_a_late_ac
     leave(tab, client, "visibility")
 
 
-@pytest.mark.parametrize("name", [name for name in SCENES if name != "visibility"])
+_EACH_RUN = {"ordering", "dead-letter"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in _EACH_RUN else pytest.mark.full)
+        for name in SCENES
+        if name != "visibility"
+    ],
+)
 def test_a_scene_comes_out_as_it_promises_and_takes_its_topics_away(tab: Console, client: httpx.Client, name: str):
     scene = enter(tab, name)
     steps = scene.locator(".dots li").count()

@@ -39,6 +39,7 @@ def cards(console: Console) -> Locator:
     return console.page.locator(".card.queue")
 
 
+@pytest.mark.full
 def test_every_queue_is_reached_page_by_page(console: Console):
     place = console.page.locator(".pager .hint")
     expect(place).to_have_text("1–48 of 1,001 queues")

@@ -63,6 +63,7 @@ def work(server: Running, name: str, node: str, turns: itertools.count[int]) -> 
                     queue.send("ack", about)
 
 
+@pytest.mark.full
 def test_after_two_thousand_events_the_page_shows_what_the_api_says(
     console: Console, make_queue: Callable[..., Queue], server: Running
 ):

@@ -30,6 +30,8 @@ LASTING: Final = (
     (re.compile(r"^faststream run\b"), "FastStream app started"),
 )
 _OWNER: Final = re.compile(r"\btenure (?:serve|export)\b")
+# Servers with an address for each other run side by side.
+_SHARES: Final = "--advertise"
 # What ends well when it is told to; everything else is simply ended.
 _DRAINS: Final = re.compile(r"\btenure (?:serve|worker|export)\b|^faststream\b")
 _ASSIGNMENT: Final = re.compile(r"^\w+=\S+$")
@@ -43,7 +45,7 @@ class Reader:
     def __init__(self, home: Path, directory: Path, *, places: dict[str, str] | None = None) -> None:
         self.home = home
         self.directory = directory
-        self.ports = {"4000": free_port(), "9100": free_port()}
+        self.ports = {name: free_port() for name in ("4000", "4001", "9100")}
         self.places = {
             "s3://": f"file://{directory}/store/",
             "file:///": f"file://{directory}/",
@@ -86,7 +88,7 @@ class Reader:
             self._assigned.append(self.here(command))
             return ""
         if _OWNER.search(command):  # one process has the directory; a page that shows two ways means one of them
-            self._stop(lambda other: _OWNER.search(other) is not None)
+            self._stop(lambda other: _OWNER.search(other) is not None and not (_SHARES in other and _SHARES in command))
         for pattern, ready in LASTING:
             if pattern.search(command):
                 return self._start(command, ready)

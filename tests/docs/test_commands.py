@@ -8,6 +8,7 @@ from collections.abc import Callable
 from configparser import ConfigParser
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -128,8 +129,24 @@ def _has_commands(page: Path) -> bool:
     return any(_is_run(page, c) for block in blocks_of(page) if block.language in SHELLS for c in commands_of(block))
 
 
+LONG = (
+    "tour",
+    "run-a-job-queue-end-to-end",
+    "export-lifecycle-events",
+    "back-up-and-restore",
+    "watch-your-workers",
+    "command-line",
+    "add-a-second-machine",
+)
+"""Pages whose commands take long; the others show that commands of pages run."""
+
+
+def _case(page: Path) -> Any:
+    return pytest.param(page, marks=pytest.mark.full if page.stem in LONG else (), id=named(page))
+
+
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("page", [page for page in PAGES if _has_commands(page)], ids=named)
+@pytest.mark.parametrize("page", [_case(page) for page in PAGES if _has_commands(page)])
 def test_every_command_of_a_page_runs(page: Path, installation: Path, tmp_path: Path):
     found = blocks_of(page)
     with ExitStack() as stack:

@@ -39,8 +39,8 @@ MAY_IMPORT = {
     "backup": {"errors", "limits", "settings", "contract", "clock", "core", "log", "broker", "objects"},
     "export": {"errors", "limits", "backoff", "contract", "core", "log", "broker", "objects", "chain", "buffer"},
     "http": {
-        *("errors", "limits", "extras", "settings", "contract", "clock", "histogram", "core", "endpoint"),
-        *("log", "broker", "objects", "chain", "buffer", "export", "console"),
+        *("errors", "limits", "extras", "settings", "contract", "clock", "histogram", "core"),
+        *("address", "endpoint", "log", "broker", "objects", "chain", "buffer", "export", "console"),
     },
     "client": {"errors", "limits", "backoff", "retries", "address", "endpoint", "server_guard", "contract"},
     "timers": {"errors", "limits", "backoff", "retries", "contract"},

@@ -13,7 +13,7 @@ from tests.quick import LEFT_OUT, PATHS
 
 ROOT = Path(__file__).parents[2]
 # Floors that are about processes, and what is no floor.
-WITHOUT = {"acceptance", "console", "faults", "golden", "kit", "lives", "soak", "__pycache__"}
+WITHOUT = {"acceptance", "cluster", "console", "faults", "golden", "kit", "lives", "soak", "__pycache__"}
 
 
 def test_quick_has_tests_of_every_folder_but_those_about_processes():

@@ -6,22 +6,26 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from tenure import Broker
+from tenure.chain.settings import ChainSettings
 from tenure.core.state.snapshot import dump_checkpoint
 from tenure.http.api.app import App
 from tenure.http.api.context import Context
 from tenure.http.routes import ROUTES
 from tenure.http.server import serve
+from tenure.http.service import Service
+from tenure.http.settings import ServerSettings
 from tenure.http.wire.message import Request, Response
 from tenure.http.wire.respond import Pending, carry_out
 from tenure.testing.clock import ManualClock
 
-__all__ = ["Reply", "Site"]
+__all__ = ["Reply", "Site", "when"]
 
 
 class Reply:
@@ -154,3 +158,30 @@ async def address(site: Site) -> AsyncIterator[str]:
     """The site behind a real socket: where it listens."""
     async with await serve(site.app) as server:
         yield f"http://127.0.0.1:{server.port}"
+
+
+@pytest.fixture
+async def pair(tmp_path: Path) -> AsyncIterator[tuple[Service, Service]]:
+    """Two whole servers that share a home: the first leads, the second follows."""
+    services = _member(tmp_path, "a"), _member(tmp_path, "b")
+    for service in services:
+        await service.start()
+        await service.open()
+    await when(lambda: services[0].context.is_open)
+    yield services
+    for service in reversed(services):
+        await service.stop()
+
+
+def _member(tmp_path: Path, name: str) -> Service:
+    """A server with a grant so long that no pause of this machine makes the other one take over."""
+    home, data, chain = (tmp_path / "home").as_uri(), str(tmp_path / name), ChainSettings(grant_ms=60_000)
+    settings = ServerSettings(port=0, data=data, home=home, advertise=f"http://{name}:4000", chain=chain)
+    return Service(settings, environment={})
+
+
+async def when(condition: Callable[[], bool]) -> None:
+    """Wait for a condition; how long it takes decides nothing."""
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)

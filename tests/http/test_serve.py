@@ -306,10 +306,10 @@ import sys
 from tenure.broker import open as opening
 from tests.kit import run
 recover = opening._recover
-def slowly(home, clock, settings, replay):
+def slowly(home, clock, settings, replay, *more):
     replay.frames, replay.segment, replay.segment_last = 7, 1, 3
     sys.stdin.readline()
-    return recover(home, clock, settings, replay)
+    return recover(home, clock, settings, replay, *more)
 opening._recover = slowly
 from tenure.cli.main import main
 main()

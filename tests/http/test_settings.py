@@ -121,6 +121,20 @@ def test_what_cannot_work_does_not_start(settings: ServerSettings, why: str):
         check_start(settings, has_keys=True)
 
 
+@pytest.mark.parametrize(
+    "advertise", ["a:4000", "http://", "http://a:4000/", "http://u:p@a:4000", "http://a:0", "ftp://a"]
+)
+def test_an_address_for_others_is_one_that_clients_can_use(advertise: str):
+    with pytest.raises(Invalid, match="--advertise"):
+        check_start(ServerSettings(home="file:///home", advertise=advertise), has_keys=True)
+    check_start(ServerSettings(home="file:///home", advertise="https://a.example/queue"), has_keys=True)
+
+
+def test_an_address_for_others_needs_a_home_to_share():
+    with pytest.raises(Invalid, match="--home"):
+        check_start(ServerSettings(advertise="http://a:4000"), has_keys=True)
+
+
 def test_a_malformed_key_does_not_start_and_is_not_printed():
     with pytest.raises(Invalid) as caught:
         Service(ServerSettings(), environment={"TENURE_API_KEYS": "fine,hunter2:bogus"})

@@ -31,6 +31,8 @@ CALLS: dict[str, list[tuple[str, Any]]] = {
     "POST /v0/_test/advance": [("/v0/_test/advance", {"ms": 1})],
     "GET /v0/metrics": [("/v0/metrics", None)],
     "GET /v0/key": [("/v0/key", None)],
+    "GET /v0/cluster": [("/v0/cluster", None)],
+    "POST /v0/cluster/handover": [("/v0/cluster/handover", {"to": "http://red.example"})],
     "GET /v0/upgrade": [("/v0/upgrade", None)],
     "POST /v0/upgrade/finalize": [("/v0/upgrade/finalize", None)],
     "GET /v0/topics": [

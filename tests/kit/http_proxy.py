@@ -10,7 +10,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["Proxy", "proxy_to"]
+__all__ = ["Ends", "Proxy", "proxy_to"]
+
+Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Proxy:
@@ -105,19 +107,22 @@ class Proxy:
             return
         self._writers.add(there)
         try:
-            await asyncio.gather(
-                self._pass(reader, there, writer, answers=False), self._pass(there_reader, writer, there, answers=True)
-            )
-        except (OSError, asyncio.CancelledError):
+            await self._relay((reader, writer), (there_reader, there))
+        except (OSError, EOFError, asyncio.CancelledError):
             pass
         finally:
             for end in (writer, there):
                 self._writers.discard(end)
                 end.transport.abort()
 
-    async def _pass(
-        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, back: asyncio.StreamWriter, *, answers: bool
-    ) -> None:
+    async def _relay(self, here: Ends, there: Ends) -> None:
+        """Pass bytes on in both directions until one side is done."""
+        await asyncio.gather(
+            self._pass(here[0], there[1], answers=False),
+            self._pass(there[0], here[1], answers=True),
+        )
+
+    async def _pass(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, answers: bool) -> None:
         while data := await source.read(1 << 16):
             if answers and self.lose_answers:
                 self.lose_answers -= 1

@@ -29,7 +29,9 @@ SMALL_LOG = {
 
 
 class Serving:
-    """One data directory and the server on it, which may be killed and started again. Its address changes then."""
+    """One data directory and the server on it, which may be killed and started again. Its address changes then, unless
+    it has a ``listen_port`` of its own.
+    """
 
     def __init__(
         self,
@@ -39,11 +41,13 @@ class Serving:
         test_clock: bool = False,
         settings: dict[str, Any] | None = None,
         files_max: int = 0,
+        listen_port: int = 0,
         program: Sequence[str | Path] = (Path(sys.executable).with_name("tenure"),),
     ) -> None:
         self.home = home
         self._program = program
         self._files_max = files_max
+        self._listen_port = listen_port
         self.keys = keys
         self.address = ""
         self._flags = [f"--set={name}={value}" for name, value in (settings or {}).items()]
@@ -68,7 +72,7 @@ class Serving:
         if self.keys:
             environment["TENURE_API_KEYS"] = self.keys
         self._process = subprocess.Popen(
-            [*self._program, "serve", "--data", self.home, "--port", "0", *self._flags],
+            [*self._program, "serve", "--data", self.home, "--port", str(self._listen_port), *self._flags],
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
@@ -172,9 +176,9 @@ class Serving:
 Serve = Callable[..., Serving]
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
+def until(condition: Callable[[], bool], what: str, *, within_s: float = PATIENCE_S) -> None:
     """Look again and again until something holds."""
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < end, f"never happened: {what}"
         time.sleep(0.005)

@@ -57,12 +57,14 @@ class Journal:
     def delivered(self, topic: str, jobs: Sequence[Job], *, node: str, lease_ms: int) -> None:
         """Record the jobs of a claim that was just answered.
 
-        A durable lease may be answered with a deadline that was moved meanwhile; its claim came before its answer.
+        A durable lease may be answered with a deadline that was moved meanwhile, which happens after a tenth of the
+        lease at the earliest: its claim came at least ``EARLY_MS`` before its answer.
         """
         received_ms = self.now_ms()
         for job in jobs:
             deadline, id = self.real_ms(job.deadline or 0, ahead_ms=lease_ms), id_of(job.data)
-            at = min(deadline - lease_ms, received_ms)
+            at = deadline - lease_ms
+            at = min(at, received_ms) if at <= received_ms + ROUNDING_MS else received_ms - EARLY_MS
             self._claimed_ms[topic, job.lease_id or "", job.seq] = at
             due_ms = self.real_ms(job.ts) + self.delay_ms.get(id, 0)
             if at < due_ms - 2 * ROUNDING_MS:

@@ -78,6 +78,7 @@ def test_a_range_is_appended_once_and_the_marker_outlives_the_clean_up_of_the_lo
     assert table.last_committed(spark, "B") == 6
 
 
+@pytest.mark.full
 def test_delta_itself_skips_a_range_that_came_in_between(spark: SparkSession, tmp_path: Path):
     """A driver that was given up has asked for the marker before its successor commits the same range."""
 
@@ -91,6 +92,7 @@ def test_delta_itself_skips_a_range_that_came_in_between(spark: SparkSession, tm
     assert ids(read(spark, place)) == list(range(20))
 
 
+@pytest.mark.full
 def test_drivers_that_write_the_same_range_at_once_store_it_once(spark: SparkSession, tmp_path: Path):
     place = tmp_path / "race"
     DeltaSink(place).write(rows(spark, 0, 0), commit(0, 0))
@@ -115,6 +117,7 @@ def test_drivers_that_write_the_same_range_at_once_store_it_once(spark: SparkSes
     assert ids(read(spark, place)) == list(range(30))
 
 
+@pytest.mark.full
 def test_the_newest_row_of_a_key_wins_and_a_replay_brings_no_deleted_key_back(spark: SparkSession, tmp_path: Path):
     place = tmp_path / "users"
     table = DeltaSink(place, merge_keys=["user"], delete_when="op = 'delete'")

@@ -148,7 +148,8 @@ def dying(monkeypatch: pytest.MonkeyPatch, at: int, *, behind: bool) -> Iterator
         yield made
 
 
-@pytest.mark.parametrize("behind", [False, True], ids=["before", "after"])
+@pytest.mark.full
+@pytest.mark.parametrize("behind", [pytest.param(False, marks=pytest.mark.full), True], ids=["before", "after"])
 def test_a_compaction_that_dies_at_any_call_loses_and_repeats_no_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: bool
 ):

@@ -56,6 +56,7 @@ TABLES: dict[str, Callable[[Path], SparkSink]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", TABLES)
 def test_a_full_disk_is_named_and_the_range_is_there_once_when_there_is_room(
     kind: str, spark: SparkSession, disk: Path, filled: Filled
@@ -72,6 +73,7 @@ def test_a_full_disk_is_named_and_the_range_is_there_once_when_there_is_room(
     assert ingest(spark, url, sink).entries == 0
 
 
+@pytest.mark.full
 def test_a_job_that_follows_waits_for_room_and_goes_on(spark: SparkSession, disk: Path, filled: Filled):
     waits, stop = list[Waiting | None](), threading.Event()
 

@@ -243,6 +243,7 @@ def test_an_answer_that_was_lost_is_asked_for_once(spark: SparkSession, filled: 
     assert ([row["entry"] for row in sink.rows()], frontier(url)) == ([b"0", b"1", b"2"], 2)
 
 
+@pytest.mark.full
 def test_what_the_table_refuses_for_now_is_written_a_little_later(
     spark: SparkSession, filled: Filled, sink: FolderSink
 ):
@@ -298,6 +299,7 @@ def test_a_second_job_on_the_same_group_is_fenced(spark: SparkSession, filled: F
 # Faults
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("reader", READERS)
 def test_a_damaged_batch_is_named(spark: SparkSession, filled: Filled, sink: FolderSink, reader: ReaderName):
     url = filled([b"0"], [b"%d" % number for number in range(1_000)], [b"2"])
@@ -327,6 +329,7 @@ def test_a_range_of_batches_that_were_all_given_up_is_an_empty_commit(
     assert (sink.ranges(), [row["entry"] for row in sink.rows()]) == ([(0, 0), (1, 1), (2, 2)], [b"2"])
 
 
+@pytest.mark.full
 def test_a_job_goes_on_after_every_batch_of_the_range_it_stopped_at_was_given_up(
     spark: SparkSession, filled: Filled, sink: FolderSink
 ):

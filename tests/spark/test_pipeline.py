@@ -94,6 +94,7 @@ def test_seven_days_hold_under_three_pipelines_with_other_wishes(
     assert len(rows(spark, home / "again", "_seq")) == 2
 
 
+@pytest.mark.full
 def test_a_row_that_no_row_may_be_stops_the_run_before_anything_is_written(
     spark: SparkSession, home: Path, filled: Filled
 ) -> None:
@@ -111,6 +112,7 @@ def test_a_row_that_no_row_may_be_stops_the_run_before_anything_is_written(
     assert noted.error["code"] == "expectation_failed"
 
 
+@pytest.mark.full
 def test_a_row_that_was_set_aside_is_kept_whole_and_can_be_replayed(
     spark: SparkSession, home: Path, filled: Filled
 ) -> None:
@@ -130,6 +132,7 @@ def test_a_row_that_was_set_aside_is_kept_whole_and_can_be_replayed(
     assert rows(spark, home / "again/quarantine", "entry") == sorted((each[3],) for each in aside)
 
 
+@pytest.mark.full
 def test_a_range_costs_the_quarantine_one_file_and_none_where_nothing_was_set_aside(
     spark: SparkSession, home: Path, filled: Filled
 ) -> None:
@@ -143,6 +146,7 @@ def test_a_range_costs_the_quarantine_one_file_and_none_where_nothing_was_set_as
     assert len(rows(spark, home / "tables/quarantine", "seq")) == 8
 
 
+@pytest.mark.full
 def test_a_crash_between_the_tables_is_made_good_by_the_next_run(
     spark: SparkSession, home: Path, filled: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +173,7 @@ def test_a_crash_between_the_tables_is_made_good_by_the_next_run(
     assert len(rows(spark, home / "tables/expectations", "low")) == 3
 
 
+@pytest.mark.full
 def test_a_run_says_what_it_waits_for_and_goes_on(
     spark: SparkSession, home: Path, filled: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +220,7 @@ def test_a_pipeline_without_its_buffer_leaves_nothing_where_one_may_be_made(home
     assert not (home / "to-come").exists()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("otherwise", ["drop", "fail"])
 def test_without_side_tables_rows_are_counted_on_their_way(
     spark: SparkSession, home: Path, filled: Filled, otherwise: str
@@ -297,6 +303,7 @@ def test_a_field_that_joins_the_schema_file_needs_no_restart(spark: SparkSession
     assert sorted(tuple(row) for row in table.select("id", "note").collect()) == [(1, None), (2, "b")]
 
 
+@pytest.mark.full
 def test_a_stop_comes_behind_the_range_under_way(spark: SparkSession, home: Path, filled: Filled) -> None:
     file = written(home, filled(FIRST, FIRST, FIRST))
     stop = threading.Event()
@@ -329,6 +336,7 @@ def test_what_only_spark_can_tell_is_told_with_its_line_before_anything_is_read(
     assert asyncio.run(stat(url)).groups == []
 
 
+@pytest.mark.full
 def test_the_command_runs_a_pipeline_and_says_how_it_stands(home: Path, filled: Filled) -> None:
     file = written(home, filled(FIRST, SECOND))
     command = Path(sys.executable).with_name("tenure")

@@ -97,6 +97,7 @@ def test_a_pipeline_into_a_small_iceberg_table(spark: SparkSession, home: Path, 
     is_once_in(spark, file, read, table="db.orders", other="db.again")
 
 
+@pytest.mark.full
 def test_a_pipeline_into_postgres(
     spark: SparkSession, home: Path, filled: Filled, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +136,7 @@ entries_max = 3
 """
 
 
+@pytest.mark.full
 def test_a_pipeline_from_a_topic_holds_each_record_once_also_with_a_new_checkpoint(
     spark: SparkSession, home: Path
 ) -> None:

@@ -336,6 +336,7 @@ def test_compacting_that_died_in_the_middle_goes_on_with_each_entry_once(
     assert len(list(home.rglob("*.parquet"))) == 3, "nothing is left of the attempts that died"
 
 
+@pytest.mark.full
 def test_jobs_that_took_ages_are_told_and_fail_nothing(spark: SparkSession) -> None:
     """A clock was wrong by eight thousand years: all durations together are more than a number of 64 bits holds."""
     jobs, last_ms = 40_000, 253_402_300_799_000

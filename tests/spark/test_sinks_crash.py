@@ -41,6 +41,7 @@ def postgres() -> Iterator[str]:
     "case",
     [pytest.param(case, id=case.name, marks=pytest.mark.full if "delta" in case.name else ()) for case in CASES],
 )
+@pytest.mark.full
 def test_a_driver_that_dies_at_any_point_of_a_write_loses_and_repeats_nothing(
     case: Case, spark: SparkSession, postgres: str, tmp_path: Path
 ):

@@ -100,6 +100,7 @@ def test_a_range_that_is_too_large_is_refused_before_anything_is_written(
 
 
 @BOTH
+@pytest.mark.full
 def test_a_range_that_is_too_large_goes_in_by_halves_also_where_its_end_is_decided(
     spark: SparkSession, tmp_path: Path, filled: Filled, make: Make, read: Read
 ):

@@ -87,6 +87,7 @@ def acknowledged(url: str, seq: int, query: StreamingQuery, *, group: str = "def
     return standing(url, group)[1] == seq
 
 
+@pytest.mark.full
 def test_an_idle_queue_still_acknowledges_its_last_batch(
     spark: SparkSession, filled: Filled, started: Started, tmp_path: Path
 ):
@@ -204,6 +205,7 @@ class Table:
         self.entries += [bytes(row.upper) for row in frame.orderBy("seq", "index").collect()]
 
 
+@pytest.mark.full
 def test_each_micro_batch_is_a_commit_that_names_its_range_and_has_the_same_name_again(
     spark: SparkSession, filled: Filled, tmp_path: Path
 ):

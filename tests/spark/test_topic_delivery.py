@@ -76,6 +76,7 @@ def test_a_replay_in_another_order_adds_nothing(client: Client, topic: str, url:
     assert files_left(url) == [f"done/{WRITER}/{0:020}.json"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "kill", ["before:choose", "after:choose", "chunk:0", "chunk:9", "before:finish", "before:forget", "after:discard"]
 )

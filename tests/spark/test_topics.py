@@ -202,6 +202,7 @@ def test_a_write_that_failed_half_way_is_completed_by_its_repeat(
     assert numbers_in(client, name) == list(range(ROWS))
 
 
+@pytest.mark.full
 def test_a_query_that_failed_half_way_through_a_batch_is_started_again(
     session: SparkSession, server: Running, client: Client, topic: Topic, full_log: str, tmp_path: Path
 ):
@@ -251,6 +252,7 @@ def test_jobs_are_put_with_delays_tags_and_meta(
     assert {(row.tag, row.meta) for row in reading(session, server, name).collect()} == {("red", '{"a":1}')}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("columns", "options", "said"),
     [

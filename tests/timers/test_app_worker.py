@@ -67,6 +67,7 @@ async def test_a_killed_workers_timer_comes_back_after_its_lease(
     assert (await timers.stats("reminders")).lapsed_total == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("topic", ["reminders", "threads"])
 async def test_heartbeats_keep_the_timer_of_a_handler_longer_than_its_lease(
     redis_server: Server, timers: Timers, journal: Journal, tmp_path: Path, topic: str

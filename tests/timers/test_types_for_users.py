@@ -122,6 +122,7 @@ async def schedules() -> None:
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("lines_of", [mypy_lines, pyright_lines])
 @pytest.mark.parametrize("source", [RIGHT, WRONG], ids=["right", "wrong"])
 def test_type_checkers_find_what_is_wrong_and_nothing_else(source: str, lines_of, tmp_path: Path):

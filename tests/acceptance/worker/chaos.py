@@ -16,8 +16,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
+import httpx
 import msgspec
 
 from tenure import Client
@@ -53,7 +54,7 @@ class Noted(msgspec.Struct, frozen=True):
 class Worker:
     """One `tenure worker`. ``fate`` says what is being done to it, and ``past`` all that was."""
 
-    def __init__(self, node: str, url: str, home: Path) -> None:
+    def __init__(self, node: str, url: str, home: Path, *, lease_ms: int = LEASE_MS) -> None:
         self.node = node
         self.fate = "left alone"
         self.past: list[str] = []
@@ -63,7 +64,7 @@ class Worker:
         self._read_bytes = 0
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")}
         environment |= {"CHAOS_URL": url, "CHAOS_NODE": node, "CHAOS_HOME": str(home)}
-        environment |= {"CHAOS_LEASE_MS": str(LEASE_MS), "CHAOS_MIB_MAX": str(MIB_MAX)}
+        environment |= {"CHAOS_LEASE_MS": str(lease_ms), "CHAOS_MIB_MAX": str(MIB_MAX)}
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [Path(sys.executable).with_name("tenure"), "worker", "tests.acceptance.worker.chaos_app:app"],
@@ -102,13 +103,37 @@ class Worker:
         return [msgspec.json.decode(line, type=Noted) for line in whole.splitlines()]
 
 
+class Served(Protocol):
+    """The broker as a fleet sees it: one server, or whichever of several leads."""
+
+    home: Path
+    address: str
+
+    def start(self) -> object: ...
+
+    def kill(self) -> None: ...
+
+    def ok(self, method: str, path: str) -> Any: ...
+
+    def call(self, method: str, path: str) -> httpx.Response: ...
+
+    def queue(self, name: str) -> dict[str, int]: ...
+
+    def is_done(self, queue: str) -> bool: ...
+
+    def terminate(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
 class Fleet:
     """The workers, the broker, and what the handlers wrote so far."""
 
-    def __init__(self, home: Path, random: Random) -> None:
+    def __init__(self, home: Path, random: Random, *, server: Served | None = None, lease_ms: int = LEASE_MS) -> None:
         self.home = home
         self.random = random
-        self.server = FixedServing(home / "data")
+        self.server: Served = server or FixedServing(home / "data")
+        self.lease_ms = lease_ms
         self.workers: list[Worker] = []
         self.noted: list[Noted] = []
         self.ended: set[str] = set()
@@ -120,7 +145,7 @@ class Fleet:
             self.hire()
 
     def hire(self) -> None:
-        self.workers.append(Worker(f"w{len(self.workers) + 1}", self.server.address, self.home))
+        self.workers.append(Worker(f"w{len(self.workers) + 1}", self.server.address, self.home, lease_ms=self.lease_ms))
 
     def holds(self, worker: Worker) -> int:
         """How many live leases the broker counts for a worker."""

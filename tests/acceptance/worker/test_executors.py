@@ -47,6 +47,7 @@ def test_a_child_that_is_killed_fails_its_job_and_is_replaced(work: Work) -> Non
     assert worker.stop() == 0
 
 
+@pytest.mark.full
 def test_a_worker_whose_processes_cannot_start_leaves_their_jobs_to_another(work: Work) -> None:
     knobs = {"process": {"concurrency": 1, "prefetch": 2}}
     unable = work.worker(queues=("process",), wait=False, knobs=knobs, child_gate=work.gate())

@@ -57,6 +57,7 @@ def test_an_idle_worker_uses_no_processor(work: Work) -> None:
     assert worker.cpu_s() - before <= 0.05
 
 
+@pytest.mark.full
 def test_a_worker_waits_for_a_broker_that_is_not_there_yet(work: Work) -> None:
     work.server.terminate()
     worker = work.worker(wait=False)
@@ -68,6 +69,7 @@ def test_a_worker_waits_for_a_broker_that_is_not_there_yet(work: Work) -> None:
     assert worker.log().count("waiting for the broker") == 1, "it is said once, not at every attempt"
 
 
+@pytest.mark.full
 def test_it_stops_while_the_broker_is_not_there(work: Work) -> None:
     work.server.terminate()
     worker = work.worker(wait=False)

@@ -31,6 +31,7 @@ def terminate(work: Work) -> None:
     assert work.server.terminate() == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("end", [kill, terminate])
 @pytest.mark.parametrize("push", [True, False])
 def test_a_job_whose_lease_survives_the_broker_is_not_run_twice(
@@ -75,6 +76,7 @@ def test_verdicts_reached_while_the_broker_is_away_arrive_afterwards(work: Work)
     assert worker.stop() == 0
 
 
+@pytest.mark.full
 def test_many_jobs_flow_while_the_broker_is_killed_again_and_again(work: Work) -> None:
     for _ in range(2):
         work.worker(knobs={"loop": {"lease": "2s"}})

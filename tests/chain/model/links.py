@@ -19,6 +19,7 @@ __all__ = [
     "fences",
     "intern",
     "link",
+    "newest_data",
     "next_slot",
     "operations",
     "path",
@@ -37,6 +38,7 @@ class Link(NamedTuple):
     nonce: int  # 0 for data
     operations: tuple[int, ...]
     directory: int = 0  # who sent a fence: the first nonce of its directory
+    is_released: bool = False  # the last data link of a leader that gives up
 
     @property
     def slot(self) -> Slot:
@@ -109,6 +111,13 @@ def data_count(number: int) -> int:
 def fences(number: int) -> tuple[int, ...]:
     """Return the fences of the history, oldest first."""
     return _facts[number].fences
+
+
+def newest_data(number: int) -> int:
+    """Return the newest data link of the history, `NONE` if there is none."""
+    while number != NONE and _links[number].is_fence:
+        number = _links[number].prev
+    return number
 
 
 def path(number: int, behind: int) -> list[int]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
-from tests.chain.model.explore import Violation
-from tests.chain.model.links import GENESIS, NONE, Slot, ancestors, comparable, link, operations
+from tests.chain.model.history import check_denied, extend
+from tests.chain.model.links import GENESIS, NONE, Slot, link, operations
 from tests.chain.model.rules import Case
 
 __all__ = ["Left", "Member", "Role", "World", "claim", "deny", "first_world", "occupant", "put", "replace", "settle"]
@@ -163,22 +163,11 @@ def replace(world: World, index: int, member: Member) -> World:
 
 def claim(world: World, number: int) -> World:
     """Note that a link was acknowledged, or that its epoch is led: it must lie on the one history."""
-    top = world.top
-    if not comparable(number, top):
-        lost = not (link(number).is_fence and link(top).is_fence)
-        raise Violation("lost" if lost else "diverged", f"link {link(number)} beside {link(top)}")
-    if number in ancestors(top):
-        return world
-    history = operations(number)
-    if len(set(history)) < len(history):
-        raise Violation("twice", f"one history has {history}")
-    if denied := set(history).intersection(world.denied):
-        raise Violation("denied", f"nothing changed was said of {denied}, and they happened")
-    return world._replace(top=number)
+    top = extend(world.top, number, world.denied)
+    return world if top == world.top else world._replace(top=top)
 
 
 def deny(world: World, numbers: Numbers) -> World:
     """Note that the callers of these operations were told that nothing changed."""
-    if happened := set(numbers).intersection(operations(world.top)):
-        raise Violation("denied", f"nothing changed was said of {happened}, which had happened")
+    check_denied(world.top, numbers)
     return world._replace(denied=tuple(sorted({*world.denied, *numbers})))

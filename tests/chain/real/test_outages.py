@@ -49,7 +49,8 @@ def test_writes_wait_for_a_store_that_is_away_and_nothing_is_lost(serve: Serve, 
     assert texts(server, "mail") == ["before", "meanwhile"]
 
 
-@pytest.mark.parametrize("how", [pytest.param("gone", marks=pytest.mark.full), "hangs"])
+@pytest.mark.full
+@pytest.mark.parametrize("how", ["gone", "hangs"])
 def test_a_stop_ends_within_the_time_for_draining_while_the_store_is_away(serve: Serve, seaweed: Seaweed, how: str):
     """The patience of the test is many times the time for draining, and a tenth of what the calls would take."""
     server = serve(settings=home_settings(seaweed.url("stop"), drain_ms=500))

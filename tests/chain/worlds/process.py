@@ -8,9 +8,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tenure.chain.chain import Chain
+from tenure.chain.hint import Hint
 from tenure.chain.keeper import Keeper
+from tenure.chain.leadership import Leadership
 from tenure.chain.member import Member
 from tenure.chain.settings import ChainSettings
+from tenure.chain.signs import Signs
 from tenure.errors import Corrupt, NotLeader, TenureError
 from tenure.objects.metered import Metered, StoreMetrics
 from tenure.objects.retrying import RetryingStore
@@ -28,7 +31,15 @@ if TYPE_CHECKING:
 __all__ = ["Memory", "Process", "Setting"]
 
 _MEMORIES_MAX: Final = 4
-_EXPECTED: Final = {"home_led", "store_unknown", "store_refused", "left_behind", "went_back", "chain_freed"}
+_EXPECTED: Final = {
+    "chain_freed",
+    "home_led",
+    "left_behind",
+    "overtaken",
+    "store_refused",
+    "store_unknown",
+    "went_back",
+}
 """What a process may end with where the store loses nothing: it is started again."""
 
 
@@ -104,11 +115,10 @@ class Process:
         machine = self._machine
         about = {"settings": self._chain, "clock": machine.clock}
         member = Member(self._retrying(), machine.disk, **about, url=machine.name, is_over=lambda: False)  # type: ignore[arg-type]
-        leadership = await member.lead()
-        assert member.notes is not None, "a leader has notes"
+        leadership, notes = await member.lead()
         self._setting.say(f"{machine.name} leads epoch {leadership.epoch} from {leadership.place.end}")
         log_type = WholeLog if self._setting.is_whole else BareLog
-        log = log_type(machine.disk, leadership, member.notes)
+        log = log_type(machine.disk, leadership, notes)
         ops = await log.open()
         self._check_tail(set(ops), leadership.epoch)
         self._witness.ack(ops, leadership.epoch)
@@ -123,6 +133,17 @@ class Process:
         log = memory.log.copy(self._machine.disk, leadership)
         await self._ship(log, memory.waiting)
         await self._work(log, is_zombie=True)
+
+    def _signs(self, leadership: Leadership) -> Signs:
+        machine = self._machine
+        return Signs(
+            leadership.chain.store,
+            settings=self._chain,
+            clock=machine.clock,
+            directory=leadership.fence.directory.hex(),
+            say=lambda: Hint(url=machine.name, epoch=leadership.epoch),
+            looks=False,
+        )
 
     def _check_tail(self, ops: set[int], epoch: int) -> None:
         """Check what became of what was written here and not shipped: it is kept, unless another machine led since."""
@@ -148,6 +169,7 @@ class Process:
         machine, random, leadership = self._machine, self._random, log.leadership
         self.is_leading = True
         Keeper(leadership, lambda lost: None).start()
+        self._signs(leadership).start()
         if self._setting.collects:
             machine.adopt(asyncio.get_running_loop().create_task(self._keep_house(log)))
         while True:

@@ -48,7 +48,7 @@ async def old_memory_at_a_void_fence() -> Leadership:
     Only this row of events shows why the mark is looked for before "nothing happened" is said. It takes a machine that
     is set back to the very slot that a late candidate of another directory fences: the worlds do not meet it by chance.
     """
-    sim, settings, clock = SimStore(), ChainSettings(silence_ms=1, backoff_ms=0), ManualClock()
+    sim, settings, clock = SimStore(), ChainSettings(silence_ms=3, hint_ms=1, backoff_ms=0), ManualClock()
     store = RetryingStore(Metered(sim, StoreMetrics()), settings)
     chain = Chain(store, LOG, settings)
     await create_home(store, LOG, epoch=0, nonce=b"g" * 16, url="", now_ms=1)

@@ -22,7 +22,7 @@ from tenure.log.disk import Disk
 from tenure.objects.retrying import Created, RetryingStore
 from tenure.objects.store import Bytes, ObjectExists, ObjectMissing, OutcomeUnknown, StoreRefused
 
-__all__ = ["VARIANTS", "Variant", "verdict_without_look"]
+__all__ = ["VARIANTS", "Variant", "unknown_is_mine", "verdict_without_look"]
 
 Patch = tuple[object, str, Any]
 
@@ -67,7 +67,7 @@ async def _empty_is_anothers(self: RetryingStore, key: str, data: Bytes, limit_b
         raise
 
 
-async def _unknown_is_mine(self: RetryingStore, key: str, data: Bytes, *, limit_bytes: int, **options: Any) -> Created:
+async def unknown_is_mine(self: RetryingStore, key: str, data: Bytes, *, limit_bytes: int, **options: Any) -> Created:
     try:
         return await self._create_once(key, data, limit_bytes)
     except (OutcomeUnknown, StoreRefused):
@@ -138,7 +138,7 @@ VARIANTS: Final[dict[str, Variant]] = {
     ),
     "fences are collected too": Variant(((space, "_portions", _with_fence),), ("collect", "memory")),
     "a link is answered before it is committed": Variant(
-        ((RetryingStore, "create_until_known", _unknown_is_mine),), ("lossy", "late")
+        ((RetryingStore, "create_until_known", unknown_is_mine),), ("lossy", "late")
     ),
     "the tail is shipped although another directory led": Variant(
         ((Notes, "owns", lambda self, nonce: True),), ("join", "release")

@@ -173,7 +173,7 @@ def _isolated(seed: int) -> Iterator[None]:
     state = process_random.getstate()
     process_random.seed(seed)
     with ExitStack() as stack:
-        for room in ("keeper", "shipped", "home_upkeep"):
+        for room in ("keeper", "signs", "shipped", "home_upkeep"):
             stack.enter_context(mock.patch(f"tenure.chain.{room}.background", InlineBackground))
         stack.enter_context(mock.patch("tenure.chain.member.probe", _no_probe))
         stack.enter_context(mock.patch("secrets.token_bytes", drawn.randbytes))

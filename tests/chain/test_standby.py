@@ -1,0 +1,267 @@
+"""A standby: it follows warm, takes over when every grant is over, and never before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from tenure.broker.warm_state import WarmState
+from tenure.chain.member import Led, Member
+from tenure.chain.open import retrying_store
+from tenure.chain.settings import ChainSettings
+from tenure.chain.shipped import ShippedLog
+from tenure.chain.standby import Standby
+from tenure.errors import NotLeader
+from tenure.log.disk import Disk
+from tenure.objects.background import background
+from tenure.settings import Settings
+from tenure.testing import ManualClock
+from tenure.testing.simdisk import SimDisk
+from tenure.testing.simstore import SimStore
+
+SETTINGS = ChainSettings(poll_ms=1, backoff_ms=0, backoff_ms_max=1, silence_ms=60_000)
+SEGMENT_BYTES = 4096
+
+
+class Frames:
+    """A follower that only notes how it was called."""
+
+    def __init__(self) -> None:
+        self.ends: list[tuple[int, int]] = []
+        self.begun_anew = 0
+
+    def advance(self, segment: int, offset: int) -> None:
+        self.ends.append((segment, offset))
+
+    def begin_anew(self) -> None:
+        self.begun_anew += 1
+
+    def drop_segments(self) -> None: ...
+
+    def save_if_due(self) -> None: ...
+
+
+class Machine:
+    """A directory with a clock of its own, on a store that it shares."""
+
+    def __init__(self, store: SimStore, name: str) -> None:
+        self.store = store
+        self.name = name
+        self.disk: Disk = SimDisk(len(name))
+        self.clock = ManualClock(boot_id=f"boot of {name}")
+        self.follower = Frames()
+
+    def member(self) -> Member:
+        return Member(
+            retrying_store(self.store, SETTINGS),
+            self.disk,
+            settings=SETTINGS,
+            clock=self.clock,
+            url=f"http://{self.name}",
+            is_over=lambda: False,
+            beats=True,
+        )
+
+    def standby(self, *, losses: int = 0) -> Standby:
+        return Standby(self.member(), self.follower, losses=losses, random=Random(1))
+
+    def lead(self, led: Led) -> ShippedLog:
+        log = ShippedLog.lead(self.disk, led.leadership, led.notes, segment_bytes=SEGMENT_BYTES)
+        for _ in log.replay():
+            pass
+        return log
+
+
+def put(log: ShippedLog, body: bytes) -> None:
+    log.append([(20, 1, body)])
+    log.sync()
+
+
+def first_leader(store: SimStore, name: str = "a") -> tuple[Machine, ShippedLog]:
+    machine = Machine(store, name)
+    return machine, machine.lead(background().run(machine.standby().run()))
+
+
+class Running:
+    """A standby that runs on the background loop until it leads."""
+
+    def __init__(self, standby: Standby) -> None:
+        self.standby = standby
+        self._future = background().start(standby.run())
+
+    def wait_until(self, is_true: Callable[[], bool]) -> None:
+        async def wait() -> None:
+            while not is_true() and not self._future.done():
+                await asyncio.sleep(0.001)
+
+        background().run(asyncio.wait_for(wait(), 20))
+        assert is_true()
+
+    def wait_for(self, log: ShippedLog) -> None:
+        """Wait until it has followed as far as a leader has gone."""
+        place = log.leadership.place
+        self.wait_until(lambda: self.standby.lag_ms is not None and self.standby.notes.place == place)
+
+    def looks(self, count: int = 5) -> None:
+        """Let it look at the chain some more times."""
+        calls = self.standby._member.store.store.metrics.requests
+        until = calls["get"] + count
+        self.wait_until(lambda: calls["get"] >= until)
+
+    @property
+    def is_done(self) -> bool:
+        return self._future.done()
+
+    def led(self) -> Led:
+        return self._future.result(20)
+
+    def stop(self) -> None:
+        self._future.cancel()
+
+
+def test_the_first_member_of_an_empty_home_leads_at_once():
+    _, log = first_leader(SimStore())
+    put(log, b"a")
+    assert log.leadership.lost is None
+
+
+def test_a_standby_holds_the_same_bytes_and_does_not_lead_while_links_come():
+    store = SimStore()
+    _, log = first_leader(store)
+    put(log, b"a")
+    other = Machine(store, "bb")
+    running = Running(other.standby())
+    for number in range(20):
+        put(log, b"%d" % number + bytes(600))
+        running.wait_for(log)
+        other.clock.advance(1_000)
+    assert not running.is_done
+    assert running.standby.leader_url == "http://a"
+    assert other.follower.ends[-1][0] > 1
+    running.stop()
+
+
+def test_a_silent_leader_is_overtaken_after_its_grant_and_not_before():
+    store = SimStore()
+    _, log = first_leader(store)
+    put(log, b"a")
+    other = Machine(store, "bb")
+    running = Running(other.standby())
+    running.wait_until(lambda: running.standby.lag_ms is not None)
+    other.clock.advance(SETTINGS.grant_ms)
+    running.looks()
+    assert not running.is_done
+    other.clock.advance(SETTINGS.grant_ms // 5 + SETTINGS.beat_ms)
+    log2 = other.lead(running.led())
+    with pytest.raises(NotLeader) as caught:
+        put(log, b"lost")
+    assert caught.value.detail["leader"] == "http://bb"
+    put(log2, b"b")
+
+
+def test_a_released_lead_is_taken_at_once_by_the_named_one_and_later_by_another():
+    store = SimStore()
+    _, log = first_leader(store)
+    put(log, b"a")
+    named, other = Machine(store, "bb"), Machine(store, "ccc")
+    waiting, taking = Running(other.standby()), Running(named.standby())
+    for running in (waiting, taking):
+        running.wait_until(lambda running=running: running.standby.lag_ms is not None)  # type: ignore[misc]
+    log.release("http://bb")
+    assert taking.led().leadership.epoch == log.leadership.epoch + 1
+    waiting.looks()
+    assert not waiting.is_done
+    waiting.stop()
+
+
+def test_an_own_directory_leads_again_at_once_on_the_same_boot_and_waits_on_another():
+    store = SimStore()
+    machine, log = first_leader(store)
+    put(log, b"a")
+    machine.disk = machine.disk.kill()  # type: ignore[attr-defined]
+    log2 = machine.lead(background().run(machine.standby().run()))
+    put(log2, b"b")
+    machine.disk = machine.disk.kill()  # type: ignore[attr-defined]
+    machine.clock = ManualClock(boot_id="another")
+    running = Running(machine.standby())
+    running.wait_until(lambda: running.standby.lag_ms is not None)
+    running.looks()
+    assert not running.is_done
+    machine.clock.advance(10_000)
+    assert running.led().leadership.epoch == log2.leadership.epoch + 1
+
+
+def test_two_standbys_do_not_end_each_others_epochs():
+    """The fence of the first is heard by the second, which waits for its first link."""
+    store = SimStore()
+    _, log = first_leader(store)
+    put(log, b"a")
+    machines = [Machine(store, "bb"), Machine(store, "ccc")]
+    running = [Running(machine.standby()) for machine in machines]
+    for each in running:
+        each.wait_until(lambda each=each: each.standby.lag_ms is not None)  # type: ignore[misc]
+    machines[0].clock.advance(3_000)
+    assert running[0].led().leadership.epoch == log.leadership.epoch + 1
+    running[1].wait_until(lambda: running[1].standby.leader_url == "http://bb")
+    machines[1].clock.advance(SETTINGS.grant_ms * 3 // 2)
+    running[1].looks()
+    assert not running[1].is_done
+    machines[1].clock.advance(SETTINGS.grant_ms * 2)
+    assert running[1].led().leadership.epoch == log.leadership.epoch + 2
+
+
+def test_the_tail_of_a_leader_that_was_overtaken_goes_aside():
+    store = SimStore()
+    machine, log = first_leader(store)
+    put(log, b"a")
+    other = Machine(store, "bb")
+    running = Running(other.standby())
+    running.wait_until(lambda: running.standby.lag_ms is not None)
+    log.append([(20, 1, b"never shipped")])
+    log.write()
+    other.clock.advance(10_000)
+    log2 = other.lead(running.led())
+    put(log2, b"b")
+    machine.disk = machine.disk.kill()  # type: ignore[attr-defined]
+    standby = machine.standby(losses=1)
+    again = Running(standby)
+    again.wait_until(lambda: standby.lag_ms is not None)
+    assert standby.diverged_bytes > 0
+    assert standby.notes.place == log2.leadership.place
+    again.stop()
+
+
+def test_a_seal_that_was_not_shipped_is_no_loss():
+    store = SimStore()
+    machine, log = first_leader(store)
+    put(log, b"a")
+    other = Machine(store, "bb")
+    running = Running(other.standby())
+    running.wait_until(lambda: running.standby.lag_ms is not None)
+    assert log.witness()
+    log.write()
+    other.clock.advance(10_000)
+    put(other.lead(running.led()), b"b")
+    machine.disk = machine.disk.kill()  # type: ignore[attr-defined]
+    standby = machine.standby(losses=1)
+    again = Running(standby)
+    again.wait_until(lambda: standby.lag_ms is not None)
+    assert standby.diverged_bytes == 0
+    again.stop()
+
+
+def test_a_warm_state_follows_the_log_and_an_engine_opens_from_it():
+    """See tests/chain/test_shared.py for a whole broker; here the position and the segments."""
+    store = SimStore()
+    _, log = first_leader(store)
+    machine = Machine(store, "bb")
+    warm = WarmState(machine.disk, Settings())
+    standby = Standby(machine.member(), warm, random=Random(1))
+    running = Running(standby)
+    running.wait_for(log)
+    assert warm.position is not None
+    assert warm.position.batch == log.leadership.place.end.batch + 1
+    running.stop()
