@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from tenure import Broker, Conflict, Overloaded, Record, Settings
 from tenure.core.state.client_marks import MARK_KEPT_MS
+from tenure.errors import NotLeader
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tests.kit.brokers import GatedLog, make_queue, numbers, read, reopen, snapshot, start, turn
@@ -125,6 +127,49 @@ async def test_a_mark_survives_its_records_and_a_restart(clock: ManualClock) -> 
         with pytest.raises(Conflict) as error:
             broker.produce("t", [b"1"], client_id="c", client_seq=9)
         assert error.value.detail["last_client_seq"] == 9
+
+
+REPEATS: dict[str, Any] = {
+    "the same client_seq": {"client_id": "c", "client_seq": 5},
+    "an older client_seq": {"client_id": "c", "client_seq": 4},
+    "its key for another payload": {"idempotency_key": "k"},
+}
+
+
+@pytest.mark.parametrize("repeat", REPEATS)
+async def test_a_repeat_is_refused_only_after_the_first_copy_is_durable(clock: ManualClock, repeat: str) -> None:
+    """Its caller takes the refusal for success, and until then a crash takes the first copy back."""
+    log = GatedLog()
+    async with await Broker.open(log, clock=clock) as broker:
+        await broker.put_topic("t", {"durability": "fsync"})
+        log.gate.clear()
+        first = await start(broker.produce("t", [b"1"], idempotency_key="k", client_id="c", client_seq=5))
+        again = await start(broker.produce("t", [b"2"], **REPEATS[repeat]))
+        assert not again.done()
+        log.gate.set()
+        assert (await first).first_seq == 1
+        with pytest.raises(Conflict) as error:
+            await again
+        assert type(error.value) is Conflict
+        assert error.value.code == "idempotency_conflict"
+
+
+@pytest.mark.parametrize("repeat", REPEATS)
+async def test_a_repeat_whose_first_copy_never_became_durable_is_not_refused_as_used(
+    clock: ManualClock, repeat: str
+) -> None:
+    log = GatedLog()
+    broker = await Broker.open(log, clock=clock)
+    await broker.put_topic("t", {"durability": "fsync"})
+    log.gate.clear()
+    first = await start(broker.produce("t", [b"1"], idempotency_key="k", client_id="c", client_seq=5))
+    again = await start(broker.produce("t", [b"2"], **REPEATS[repeat]))
+    broker._serving.committer.fail(NotLeader("another leads", leader="http://b", epoch=2))
+    for call in (first, again):
+        with pytest.raises(NotLeader):
+            await call
+    log.gate.set()
+    await broker.close()
 
 
 async def test_of_as_many_clients_as_may_be_remembered_the_one_idle_for_longest_gives_way(clock: ManualClock) -> None:

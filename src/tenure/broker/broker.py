@@ -57,6 +57,7 @@ from tenure.contract.replies import (
 from tenure.contract.values import check_whole
 from tenure.core.catching_up import CatchingUp
 from tenure.core.decide.table import DECIDES, STEPPED
+from tenure.core.early_conflict import EarlyConflict
 from tenure.core.level import Level
 from tenure.core.state.router import Router
 from tenure.errors import Invalid, TenureError
@@ -186,6 +187,8 @@ class Broker(CommandMethods):
             answer = serving.long_commands.run_later(behind, lambda: self.run(command))
             serving.settle()
             return answer
+        except EarlyConflict as refusal:
+            return serving.long_commands.refuse_later(refusal)
         if serving.streams.by_node and isinstance(command, OfHolder):
             serving.streams.note_sign_of_life(cast("Settled | Extended", answer.reply), command.node)
         serving.settle()

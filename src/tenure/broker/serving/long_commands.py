@@ -1,4 +1,4 @@
-"""Commands that take more than one turn of the loop: those that run in steps, and those that wait for their topic."""
+"""Commands that take more than one turn of the loop: they run in steps, or wait for their topic or for a sync."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tenure.broker.stepping import Stepping
 from tenure.contract.commands import Command
 from tenure.core.catching_up import CatchingUp
 from tenure.core.decide.table import DECIDES
+from tenure.core.early_conflict import EarlyConflict
 from tenure.errors import TenureError
 
 __all__ = ["LongCommands"]
@@ -93,6 +94,18 @@ class LongCommands:
         self._check_waiters()
         postponed: Postponed[T] = self._postpone()
         self._catch_up.then(topic, lambda: self._run(postponed, run))
+        return postponed.answer
+
+    def refuse_later(self, refusal: EarlyConflict) -> Answer[Any]:
+        """Raise a refusal where its answer is awaited, after what it rests on is durable.
+
+        Where that never will be, the error of the log is raised instead. Raises the refusal where it is durable now.
+        """
+        durability, batch, conflict = self._engine.durability, self._engine.write(), refusal.conflict()
+        if durability is None or durability.reached(batch, refusal.level):
+            raise conflict from None
+        postponed: Postponed[Any] = Postponed(self._loop)
+        durability.when_reached(batch, refusal.level, lambda error: postponed.refuse(error or conflict))
         return postponed.answer
 
     def _run(self, postponed: Postponed[T], run: Callable[[], Answer[T]]) -> None:

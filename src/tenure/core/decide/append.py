@@ -20,6 +20,7 @@ from tenure.core.decide.limits import (
     check_topic_room,
     read_config,
 )
+from tenure.core.early_conflict import EarlyConflict
 from tenure.core.events import Appended, AppendExtra, Event, TopicPut
 from tenure.core.level import LEVELS, Level
 from tenure.core.state.client_marks import MARK_IDLE_MS, MARK_KEPT_MS
@@ -135,7 +136,8 @@ def _find_repeat(
 ) -> Decision[Produced] | None:
     """Return the reply to an append that was made before, or None.
 
-    Raises Conflict where a key was used for another payload, or a client_seq is not above the mark.
+    Raises Conflict where a key was used for another payload, or a client_seq is not above the mark; EarlyConflict where
+    that use is not durable yet.
     """
     bytes_max = state.settings.key_bytes_max
     if command.idempotency_key is not None:
@@ -160,9 +162,10 @@ def _by_key(topic: Topic, batch: Batch, key: str, now_ms: int) -> Decision[Produ
     if entry is None:
         return None
     if entry.payload_digest != digest_payload(batch.packed.blobs, batch.packed.ends):
-        raise Conflict(
+        raise _used(
+            topic,
+            entry.first_seq + entry.count - 1,
             "this idempotency key was used for another payload: use a new key for new records",
-            code="idempotency_conflict",
             first_seq=entry.first_seq,
         )
     return _repeat(topic, entry.first_seq, entry.count)
@@ -173,12 +176,21 @@ def _check_mark(topic: Topic, client_id: str, client_seq: int, now_ms: int) -> N
     if mark is None or client_seq > mark.last_client_seq or mark.at_ms < now_ms - MARK_IDLE_MS:
         return
     seqs = {"first_seq": mark.first_seq, "last_seq": mark.last_seq} if client_seq == mark.last_client_seq else {}
-    raise Conflict(
+    raise _used(
+        topic,
+        mark.last_seq,
         f"client_seq {client_seq} is not above {mark.last_client_seq}: it was appended before",
-        code="idempotency_conflict",
         last_client_seq=mark.last_client_seq,
         **seqs,
     )
+
+
+def _used(topic: Topic, upto_seq: int, message: str, **detail: int) -> Conflict:
+    """Return the refusal of a key or mark that the records up to a seq have used."""
+    level = _level_of(topic, upto_seq)
+    if level == Level.NOW:
+        return Conflict(message, code="idempotency_conflict", **detail)
+    return EarlyConflict(message, level=level, code="idempotency_conflict", **detail)
 
 
 def _by_unique(topic: Topic, batch: Batch) -> Decision[Produced] | None:
@@ -193,8 +205,13 @@ def _by_unique(topic: Topic, batch: Batch) -> Decision[Produced] | None:
 def _repeat(topic: Topic, first_seq: int, count: int) -> Decision[Produced]:
     """Reply as the first time; where those records are not durable yet, this reply waits for them too."""
     last_seq = first_seq + count - 1
-    level = Level.NOW if last_seq <= topic.durable_seq else LEVELS[topic.config.durability]
-    return None, Produced(topic.name, first_seq, last_seq, count, deduped=True, head_seq=topic.head_seq), level
+    reply = Produced(topic.name, first_seq, last_seq, count, deduped=True, head_seq=topic.head_seq)
+    return None, reply, _level_of(topic, last_seq)
+
+
+def _level_of(topic: Topic, last_seq: int) -> int:
+    """Return the level that an answer about records up to this seq waits for."""
+    return Level.NOW if last_seq <= topic.durable_seq else LEVELS[topic.config.durability]
 
 
 def _check_uniques(state: State, topic: Topic | None, batch: Batch) -> None:

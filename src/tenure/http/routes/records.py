@@ -7,13 +7,12 @@ from collections.abc import Awaitable, Coroutine
 from time import perf_counter
 from typing import Any, Final
 
-from tenure.broker.broker import Broker
 from tenure.contract import commands
 from tenure.contract.bodies import AppendBody, DiffBody
 from tenure.contract.config_body import config_fields
 from tenure.contract.names import check_topic_name
 from tenure.contract.replies import Difference, Produced
-from tenure.errors import Conflict, Denied, Indeterminate, NotFound
+from tenure.errors import Denied, Indeterminate, NotFound
 from tenure.http.api.app import Call, Route
 from tenure.http.api.auth import check_name, may_configure
 from tenure.http.api.body import Reader
@@ -49,8 +48,6 @@ def append(context: Context, call: Call) -> Result:
 
 async def _produce_in_turns(context: Context, call: Call, steps: Steps, *, with_seqs: bool) -> Response:
     result = _produce(context, call, await context.turns.run(steps), with_seqs=with_seqs)
-    if not isinstance(result, Later):
-        return await result
     started_s = perf_counter()
     try:
         return result.render(call, await result.answer, result.fsync_ms(started_s))
@@ -58,9 +55,7 @@ async def _produce_in_turns(context: Context, call: Call, steps: Steps, *, with_
         raise Indeterminate("the server stops: the write may or may not have become durable") from None
 
 
-def _produce(
-    context: Context, call: Call, given: Append, *, with_seqs: bool
-) -> Later[Produced] | Coroutine[Any, Any, Response]:
+def _produce(context: Context, call: Call, given: Append, *, with_seqs: bool) -> Later[Produced]:
     request, body = call.request, given.body
     if body.config is not None and body.config.dead_letter is not None:
         check_name(call, check_topic_name(body.config.dead_letter))
@@ -83,10 +78,6 @@ def _produce(
         if may_create or not body.create:
             raise
         raise _no_admin(call.names["topic"]) from None
-    except Conflict as conflict:
-        if "last_seq" not in conflict.detail:
-            raise
-        return _refuse_once_durable(context.broker, call.names["topic"], conflict)
     return Later(answer, _produced if with_seqs else _produced_without_seqs)
 
 
@@ -96,16 +87,6 @@ def _no_admin(topic: str) -> Denied:
         "have it created first, or leave config out",
         missing=["admin"],
     )
-
-
-async def _refuse_once_durable(broker: Broker, topic: str, conflict: Conflict) -> Response:
-    """Raise the conflict of a client's last append after that append is durable: its caller takes the seqs for success,
-    so a repeat waits as the first copy does (fault 26).
-    """
-    info = broker.topic(topic, touch=False)
-    if info.config.durability != "memory" and info.durable_seq < conflict.detail["last_seq"]:
-        await broker.synced()
-    raise conflict
 
 
 def _produced(call: Call, produced: Produced, fsync_ms: float) -> Response:
