@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -95,7 +95,6 @@ async def test_an_answer_about_nothing_waits_for_nothing(broker: Broker, log: Ga
         await start(broker.nack("q", node="w", seqs=[1])),
         await start(broker.extend("q", node="w", seqs=[1], lease_ms=1000)),
         await start(broker.delete_records("q", before_seq=9)),
-        await start(broker.delete_topic("nothing")),
         await start(broker.redrive("q")),
     ]
     assert all(answer.done() for answer in answers)
@@ -192,3 +191,31 @@ async def test_a_claim_that_waited_little_keeps_its_deadline(broker: Broker, log
     clock.advance(100)
     log.gate.set()
     assert (await claiming).deadline == deadline
+
+
+REPEATED: dict[str, Callable[[Broker], Awaitable[Any]]] = {
+    "ack": lambda broker: broker.ack("q", node="w", seqs=[1], strict=True),
+    "delete_records": lambda broker: broker.delete_records("q", seqs=[2]),
+    "delete_topic": lambda broker: broker.delete_topic("t"),
+    "delete_router": lambda broker: broker.delete_router("r"),
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+async def test_a_repeat_that_finds_it_done_waits_until_that_is_durable(clock: ManualClock, name: str) -> None:
+    """Nothing is left to do, which its caller takes for success: a lost lead may still undo what the first call did."""
+    log = GatedLog()
+    async with await Broker.open(log, clock=clock) as broker:
+        await make_queue(broker, jobs=2, durability="fsync")
+        await broker.put_topic("t", {})
+        await broker.put_topic("source", {})
+        await broker.put_router("r", source="source", dest="q")
+        await broker.claim("q", node="w")
+        log.gate.clear()
+        first = await start(REPEATED[name](broker))
+        again = await start(REPEATED[name](broker))
+        assert not first.done()
+        assert not again.done()
+        log.gate.set()
+        await first
+        await again

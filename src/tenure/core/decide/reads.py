@@ -167,7 +167,8 @@ def _delete(
         deleted += count(runs)
         now_ms = yield [Deleted(now_ms, topic.id, runs, count(runs), payloads.weigh(topic, runs))] if runs else []
     reply = DeletedRecords(topic.name, deleted, topic.floor, topic.head_seq, topic.count, topic.bytes)
-    return reply, LEVELS[topic.config.durability] if deleted else Level.NOW
+    is_of_nothing = not deleted and topic.count == topic.head_seq  # else another call may have deleted it just now
+    return reply, Level.NOW if is_of_nothing else LEVELS[topic.config.durability]
 
 
 def _chosen(

@@ -102,7 +102,7 @@ def get_router(state: State, command: GetRouter, now_ms: int, payloads: Payloads
 def delete_router(state: State, command: DeleteRouter, now_ms: int, payloads: Payloads) -> Decision[bool]:
     """Remove a router; the reply says whether it was there."""
     if check_router_name(command.router) not in state.routers:
-        return None, False, Level.NOW
+        return None, False, Level.SYNCED  # another call may have deleted it just now
     return RouterDeleted(now_ms, command.router), True, Level.SYNCED
 
 

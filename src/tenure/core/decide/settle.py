@@ -114,12 +114,14 @@ def ack(state: State, command: Ack, now_ms: int, payloads: Payloads) -> Decision
     """Complete jobs, which deletes them. Jobs the caller does not hold are skipped; ``strict`` raises LeaseLost."""
     topic, queue = state.queue(command.topic)
     held, skipped = _check_and_select(state, topic, queue, command, now_ms)
-    if not held:
-        return None, _settled_reply(topic, queue, 0, skipped), Level.NOW
+    level = LEVELS[topic.config.durability]
+    if not held:  # of a job that is done it waits as the ack that did it, perhaps a first copy of this one
+        is_done = any(seq <= topic.head_seq and topic.is_dead(seq) for seq in skipped)
+        return None, _settled_reply(topic, queue, 0, skipped), level if is_done else Level.NOW
     runs = [held[0], 1] if len(held) == 1 else to_runs(held)
     done = runs[1] if len(runs) == 2 else count(runs)
     event = Acked(now_ms, topic.id, runs, payloads.weigh(topic, runs), command.node)
-    return event, _settled_reply(topic, queue, done, skipped), LEVELS[topic.config.durability]
+    return event, _settled_reply(topic, queue, done, skipped), level
 
 
 def nack(state: State, command: Nack, now_ms: int, payloads: Payloads) -> Decided[replies.Settled]:

@@ -176,7 +176,7 @@ def delete_topic(
     check_reaches(command.reaches)
     topic = state.topics.get(command.topic)
     if topic is None:
-        return None, (False, []), Level.NOW
+        return None, (False, []), Level.SYNCED  # another call may have deleted it just now
     if command.if_empty and topic.config.ttl_ms:
         return _delete_once_empty(state, topic, command, now_ms, payloads)
     return _deletion(state, topic, command, now_ms)
