@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from tenure.chain.chain import Chain, Freed
 from tenure.chain.keys import link_key
-from tenure.chain.link import NO_DIGEST, Kind, Link, Run, digest
+from tenure.chain.link import Kind, Link, Run, digest
 from tenure.chain.metrics import ChainMetrics
 from tenure.chain.place import Place
 from tenure.clock import Clock
@@ -83,6 +83,10 @@ async def _check_there(chain: Chain, epoch: int, number: int, expected: bytes) -
     raise Corrupt(f"{key} was there and is not, or is another: the store took back what it had stored", key=key)
 
 
+async def _digest(data: bytes) -> bytes:
+    return digest(data)
+
+
 class Leadership:
     """One epoch, led by this process. ``ship`` is called by one caller at a time."""
 
@@ -103,8 +107,8 @@ class Leadership:
         self.metrics = ChainMetrics()
         self.metrics.count_fence()
         self._sent_ms = (clock.boot_ms(), clock.wall_ms())
-        #: The digest of the link under way.
-        self._sending = NO_DIGEST
+        #: The link under way, empty where there is none.
+        self._sending = b""
 
     @property
     def epoch(self) -> int:
@@ -154,25 +158,34 @@ class Leadership:
             is_released=is_released,
         )
         data = link.pack()
-        self._sending = digest(data)
         if is_released and self.beats:
             self.granted_until_ms = 0  # before it is sent: a successor does not wait for the grant to end
         sent_ms = (self.clock.boot_ms(), self.clock.wall_ms())
         is_over, started = self.metrics.counting(self.is_over), perf_counter()
-        found = await self.chain.create(place.epoch, place.number, data, is_over=is_over)
-        if found is not None:
-            raise self._lose(await self._verdict(found))
+        sent_digest = await self._create(data, is_over)
         self.metrics.count_link(link, len(data), perf_counter() - started)
         if (had_lapse or self._had_lapse() or place.number == 0) and (
-            error := await self._until_answered(self._doubt)
+            error := await self._until_answered(lambda: self._doubt(sent_digest))
         ) is not None:
             raise self._lose(error)
         self._sent_ms, self.last = sent_ms, link._replace(runs=())
-        self.place = place.after(link, self._sending)
+        self.place = place.after(link, sent_digest)
         if is_released:
             self.lost = NotLeader("this process has given the lead away", leader=hand_to, epoch=self.epoch)
         elif self.beats:
             self.granted_until_ms = sent_ms[0] + self.chain.settings.grant_ms
+
+    async def _create(self, data: bytes, is_over: Callable[[], bool]) -> bytes:
+        """Create a link in the next slot, and return its digest. Raises why this process lost the lead.
+
+        The digest of a large link takes longer than its way to the store's client: so it is made while the store works.
+        """
+        place, self._sending = self.place, data
+        creating = self.chain.create(place.epoch, place.number, data, is_over=is_over)
+        found, sent_digest = await asyncio.gather(creating, _digest(data))  # in this order
+        if found is not None:
+            raise self._lose(await self._verdict(found))
+        return sent_digest
 
     def _lose(self, error: Lost) -> Lost:
         """Record why this process does not lead any more, and return it; the first reason stays."""
@@ -192,14 +205,11 @@ class Leadership:
         about = (self.chain.log_id, place.epoch + 1, place.number, place.digest, nonce, self.fence.directory)
         fence = Link(Kind.FENCE, *about, url=self.fence.url, beat_ms=self.fence.beat_ms)
         data = fence.pack()
-        self._sending = digest(data)
-        found = await self.chain.create(place.epoch, place.number, data, is_over=self.is_over)
-        if found is not None:
-            raise self._lose(await self._verdict(found))
+        sent_digest = await self._create(data, self.is_over)
         await self._until_answered(lambda: _check_fence(self.chain, place, data))
         self.metrics.count_fence()
         self.fence = self.last = fence
-        self.place = place.after(fence, self._sending)
+        self.place = place.after(fence, sent_digest)
 
     async def prove(self) -> None:
         """Look whether the last link is still there and the next slot is still free; ``lost`` is set where not.
@@ -231,7 +241,7 @@ class Leadership:
     async def _check_next(self) -> Lost | None:
         place = self.place
         data = await self.chain.read(place.epoch, place.number)
-        if data is not None and digest(data) == self._sending:  # it is stored, and the reply is under way
+        if data is not None and data == self._sending:  # it is stored, and the reply is under way
             return await self._check_behind(place)
         if data is None or place != self.place:
             return None
@@ -272,11 +282,11 @@ class Leadership:
             await self.chain.store.pause(attempt, self.chain.settings.backoff_ms_max)
             attempt += 1
 
-    async def _doubt(self) -> Lost | None:
+    async def _doubt(self, sent_digest: bytes) -> Lost | None:
         """Return why the link that was just created does not count, None where it does."""
         place = self.place
         missing, is_freed, missing_before = await asyncio.gather(
-            self._missing((place.epoch, place.number), self._sending),
+            self._missing((place.epoch, place.number), sent_digest),
             self.chain.is_freed(place.epoch),
             self._missing(place.before, place.digest),
         )
