@@ -170,6 +170,25 @@ async def test_every_link_says_log_time_and_when_the_next_one_comes(leader: Lead
 
 
 @story
+async def test_a_lead_is_steady_once_its_grant_was_renewed_in_time_for_a_beat(leader: Leader):
+    """Only a lead that never was steady says that the store is too slow to be led."""
+    leadership = leader.log.leadership
+    assert not leadership.was_steady
+    leader.take_store_away()
+    leader.clock.advance(BEATS.grant_ms)
+    await leader.until(lambda: bool(leader._held))
+    leader.clock.advance(BEATS.grant_ms)  # the link takes as long as a grant, which has ended before it is renewed
+    count = len(links(leader.store))
+    leader.bring_store_back()
+    await leader.until(lambda: len(links(leader.store)) > count and leader.log.beat_wait_ms == 0)
+    assert not leadership.was_steady
+    await leader.until(lambda: leader.log.granted_until_ms > leader.clock.boot_ms())
+    assert not leadership.was_steady
+    await leader.beat()
+    await leader.until(lambda: leadership.was_steady)
+
+
+@story
 async def test_without_a_committed_link_the_grant_ends_and_nothing_is_decided(leader: Leader):
     broker = leader.broker
     await broker.produce("mail", [b"1", b"2"])
