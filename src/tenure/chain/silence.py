@@ -25,8 +25,8 @@ class Silence:
 
     A leader answers what is not committed for ``grant_ms`` after it sent a link, and whoever follows receives that
     link later: so waiting for as long after the receipt outlasts every grant. From the second leadership on that this
-    process lost lately before it was steady, each doubles the wait, or two members on a slow store would end each other's
-    epochs in turn.
+    process lost lately before it was steady, each doubles the wait, or two members on a slow store would end each
+    other's epochs in turn.
     """
 
     def __init__(self, settings: ChainSettings, clock: Clock, *, url: str, losses: int, random: Random) -> None:

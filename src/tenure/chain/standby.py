@@ -192,8 +192,9 @@ class Standby:
         self._follower.advance(end.segment, end.offset)
 
     def _note_if_due(self) -> None:
+        """Note the place now and then; not between a lead that was given up and its takeover, which notes it too."""
         now_ms = self._clock.boot_ms()
-        if now_ms - self._noted_ms >= self._settings.place_ms:
+        if now_ms - self._noted_ms >= self._settings.place_ms and not self.notes.is_released:
             self._noted_ms = now_ms
             self._catching_up.note(self.notes)
             self._follower.drop_segments()
