@@ -170,6 +170,25 @@ async def test_every_link_says_log_time_and_when_the_next_one_comes(leader: Lead
 
 
 @story
+async def test_a_lead_is_steady_once_its_grant_was_renewed_in_time_for_a_beat(leader: Leader):
+    """Only a lead that never was steady says that the store is too slow to be led."""
+    leadership = leader.log.leadership
+    assert not leadership.was_steady
+    leader.take_store_away()
+    leader.clock.advance(BEATS.grant_ms)
+    await leader.until(lambda: bool(leader._held))
+    leader.clock.advance(BEATS.grant_ms)  # the link takes as long as a grant, which has ended before it is renewed
+    count = len(links(leader.store))
+    leader.bring_store_back()
+    await leader.until(lambda: len(links(leader.store)) > count and leader.log.beat_wait_ms == 0)
+    assert not leadership.was_steady
+    await leader.until(lambda: leader.log.granted_until_ms > leader.clock.boot_ms())
+    assert not leadership.was_steady
+    await leader.beat()
+    await leader.until(lambda: leadership.was_steady)
+
+
+@story
 async def test_without_a_committed_link_the_grant_ends_and_nothing_is_decided(leader: Leader):
     broker = leader.broker
     await broker.produce("mail", [b"1", b"2"])
@@ -346,7 +365,9 @@ def test_a_new_leader_has_no_grant_before_its_first_link():
     assert log.granted_until_ms > 1_500
 
 
-async def test_a_handover_takes_two_links_and_names_the_successor(monkeypatch: pytest.MonkeyPatch):
+async def test_a_handover_takes_one_link_which_carries_what_was_pending_and_names_the_successor(
+    monkeypatch: pytest.MonkeyPatch,
+):
     leader = Leader()
     await leader.open()
     await leader.beat()
@@ -363,16 +384,37 @@ async def test_a_handover_takes_two_links_and_names_the_successor(monkeypatch: p
 
     monkeypatch.setattr(checkpoint, "save", count_links)
     await leader.broker.close(hand_to="http://two")
-    data, last = links(leader.store)[before:]
-    assert (data.is_released, bool(data.runs)) == (False, True)
-    assert (last.is_released, last.url, last.beat_ms) == (True, "http://two", 0)
-    assert saved == [before + 2]  # the checkpoint of closing comes after it
+    (last,) = links(leader.store)[before:]
+    assert (last.is_released, last.url, last.beat_ms, bool(last.runs)) == (True, "http://two", 0, True)
+    assert saved == [before + 1]  # the checkpoint of closing comes after it
     assert leader.log.granted_until_ms == 0
     with pytest.raises(NotLeader) as caught:
         await waiting
     assert caught.value.detail["leader"] == "http://two"
     with pytest.raises(NotLeader):
         leader.broker.topics()
+
+
+async def test_what_fits_in_no_single_link_is_shipped_before_the_one_that_hands_over():
+    leader = Leader()
+    await leader.open()
+    await leader.beat()
+    leader.take_store_away()
+    answers = [asyncio.ensure_future(_wait(leader.broker.produce("safe", [bytes(1 << 20)] * 3)))]
+    await leader.until(lambda: bool(leader._held))
+    for _ in range(4):  # while the first is under way; together they are more than a link holds
+        answers.append(asyncio.ensure_future(_wait(leader.broker.produce("safe", [bytes(1 << 20)] * 3))))
+        await asyncio.sleep(0.01)
+    before = len(links(leader.store))
+    closing = asyncio.create_task(leader.broker.close(hand_to="http://two"))
+    await asyncio.sleep(0)
+    leader.bring_store_back()
+    await closing
+    shipped = links(leader.store)[before:]
+    assert [link.is_released for link in shipped] == [False] * (len(shipped) - 1) + [True]
+    assert len(shipped) > 2
+    assert all(link.runs for link in shipped)
+    await asyncio.gather(*answers)
 
 
 @story

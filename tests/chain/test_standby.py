@@ -7,6 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from tenure.broker.warm_state import WarmState
 from tenure.chain.member import Led, Member
@@ -251,6 +252,71 @@ def test_a_seal_that_was_not_shipped_is_no_loss():
     again.wait_until(lambda: standby.lag_ms is not None)
     assert standby.diverged_bytes == 0
     again.stop()
+
+
+def test_a_standby_looks_more_often_while_records_come_and_not_for_beats():
+    """A lead that is given up while callers wait is found sooner, and an idle cluster costs no more requests."""
+    store = SimStore()
+    _, log = first_leader(store)
+    machine = Machine(store, "bb")
+    running = Running(machine.standby())
+    running.wait_for(log)
+    machine.clock.advance(1_400)
+    log._sync_once()
+    running.wait_for(log)
+    assert running.standby._pause_ms() == SETTINGS.poll_ms, "after a beat"
+    put(log, b"a")
+    running.wait_for(log)
+    assert running.standby._pause_ms() == SETTINGS.poll_ms / 4, "after a record"
+    machine.clock.advance(5 * SETTINGS.poll_ms)
+    assert running.standby._pause_ms() == SETTINGS.poll_ms, "after the last of them"
+    running.stop()
+
+
+def test_a_standby_wakes_when_the_silence_is_over_and_not_with_its_next_look(monkeypatch: pytest.MonkeyPatch):
+    store = SimStore()
+    _, log = first_leader(store)
+    put(log, b"a")
+    machine = Machine(store, "bb")
+    standby = machine.standby()
+    running = Running(standby)
+    running.wait_for(log)
+    running.stop()
+    monkeypatch.setattr(standby, "_settings", replace(SETTINGS, poll_ms=100))
+    left_ms = standby._silence.left_ms(is_released=False)
+    assert 1_530 <= left_ms <= 1_683, "a grant and the drift of clocks, and up to a tenth more"
+    machine.clock.advance(1_000)
+    assert standby._pause_ms() == 100
+    machine.clock.advance(int(left_ms) - 1_007)
+    assert 7 <= standby._pause_ms() < 8
+    machine.clock.advance(8)
+    assert standby._pause_ms() == 100, "it does not spin where it could not take over"
+
+
+def test_a_link_that_comes_while_nobody_is_known_to_lead_is_reported():
+    store = SimStore()
+    _, log = first_leader(store)
+    put(log, b"a")
+    machine, found = Machine(store, "bb"), list[str]()
+    standby = Standby(
+        machine.member(),
+        machine.follower,
+        losses=4,
+        random=Random(1),
+        leader_found=lambda: found.append(standby.leader_url),
+    )
+    running = Running(standby)
+    running.wait_for(log)
+    found.clear()
+    put(log, b"b")
+    running.wait_for(log)
+    assert found == [], "the leader was known"
+    machine.clock.advance(1_001)
+    assert standby.leader_url == ""
+    put(log, b"c")
+    running.wait_for(log)
+    assert found == ["http://a"]
+    running.stop()
 
 
 def test_a_warm_state_follows_the_log_and_an_engine_opens_from_it():

@@ -260,7 +260,7 @@ def test_servers_without_a_leader_are_asked_round_for_as_long_as_the_time_lasts(
     driven.session.has_several = lambda: True
     driven.run(call(driven.session))
     assert len(driven.sent) == 21, "an attempt that met no leader is not counted"
-    assert max(driven.slept) == 0.5, "a leader that came is found soon, whatever Retry-After says"
+    assert max(driven.slept) == 0.2, "a leader that came is found soon, whatever Retry-After says"
     brief = Driven(found, chance=1.0, retry_for_ms=3_000)
     brief.session.has_several = lambda: True
     with pytest.raises((Overloaded, Closed)):

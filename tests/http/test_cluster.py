@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
@@ -163,6 +164,46 @@ async def test_a_standby_that_knows_no_leader_says_so(standby: Site) -> None:
     reply = await standby.get("/v0/topics")
     assert (reply.status, reply["error"]["detail"]["leader"]) == (421, "")
     assert "try again" in reply["error"]["message"]
+
+
+@pytest.mark.parametrize("draining", [False, True])
+async def test_a_request_that_meets_no_leader_waits_until_one_is_known(
+    broker: Broker, clock: ManualClock, draining: bool
+) -> None:
+    """Its caller need not ask round. It is served where this server leads then, and refused where another does."""
+    service = standby_service(leader="")
+    cluster = service.context.cluster
+    assert isinstance(cluster, FakeCluster)
+    cluster.deciding = asyncio.Event()
+    service.context.draining = draining
+    site = Local(service.app, broker, clock)
+    calls = [site.start("POST", "/v0/topics/t", {"records": [{"data": 1}]}), site.start("GET", "/v0/topics")]
+    assert (await site.get("/v0/cluster")).status == 200, "what any server answers does not wait"
+    assert not any(call.done() for call in calls)
+    if draining:
+        cluster.found = msgspec.structs.replace(cluster.found, leader=THERE)
+    else:
+        cluster.found = msgspec.structs.replace(cluster.found, role="leader")
+        service.context.set_broker(broker)
+    cluster.deciding.set()
+    replies = [await call for call in calls]
+    assert [reply.status for reply in replies] == ([421, 421] if draining else [201, 200])
+    if draining:
+        assert replies[0]["error"]["detail"] == LEADER_FOUND
+
+
+async def test_a_request_waits_for_a_leader_once(broker: Broker, clock: ManualClock) -> None:
+    service = standby_service(leader="")
+    cluster = service.context.cluster
+    assert isinstance(cluster, FakeCluster)
+    cluster.deciding, waits = asyncio.Event(), list[int]()
+
+    async def decided() -> None:
+        waits.append(1)
+
+    cluster.decided = decided  # type: ignore[method-assign]
+    reply = await Local(service.app, broker, clock).get("/v0/topics")
+    assert (reply.status, reply["error"]["detail"]["leader"], waits) == (421, "", [1])
 
 
 def test_a_client_decodes_the_refusal_with_the_address_of_the_leader() -> None:

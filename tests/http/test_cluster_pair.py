@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import Any
 
 import httpx
+import pytest
 
+from tenure import Broker
+from tenure.broker.open import open_watched
+from tenure.chain.shipped import ShippedLog
+from tenure.http import shared_home
 from tenure.http.service import Service
+from tenure.http.shared_home import SharedHome
 from tests.http.conftest import when
 
 A, B = "http://a:4000", "http://b:4000"
@@ -45,6 +53,87 @@ async def test_the_lead_and_what_was_put_go_to_the_other_and_the_first_names_it(
     assert await statuses(pair, "/v0/leader") == [421, 200]
     refused = (await call(first, "POST", "/v0/topics/mail", json=body)).json()["error"]
     assert (refused["code"], refused["detail"]["leader"]) == ("not_leader", B)
+
+
+async def test_a_request_at_the_heir_waits_until_it_serves(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its caller would otherwise be sent back and forth, or ask round with ever longer pauses."""
+    first, second = pair
+    may_open, opening = asyncio.Event(), asyncio.Event()
+
+    async def open_later(*given: Any, **options: Any) -> Broker:
+        opening.set()
+        await may_open.wait()
+        return await open_watched(*given, **options)
+
+    monkeypatch.setattr(shared_home, "open_watched", open_later)
+    await call(first, "POST", "/v0/cluster/handover", json={})
+    await opening.wait()
+    listing = asyncio.create_task(call(second, "GET", "/v0/topics"))
+    await when(lambda: has_waiting(second))
+    may_open.set()
+    assert (await listing).status_code == 200
+
+
+async def test_a_request_at_a_leader_that_hands_over_waits_until_the_heir_may_lead(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = pair
+    may_release, releasing = threading.Event(), threading.Event()
+    release = ShippedLog.release
+
+    def release_later(log: ShippedLog, hand_to: str = "") -> None:
+        releasing.set()
+        assert may_release.wait(60)
+        release(log, hand_to)
+
+    monkeypatch.setattr(ShippedLog, "release", release_later)
+    handing = asyncio.create_task(call(first, "POST", "/v0/cluster/handover", json={}))
+    await when(releasing.is_set)
+    listing = asyncio.create_task(call(first, "GET", "/v0/topics"))
+    await when(lambda: has_waiting(first))
+    may_release.set()
+    refused = await listing
+    assert (refused.status_code, refused.json()["error"]["detail"]["leader"]) == (421, B)
+    await handing
+    await when(lambda: second.context.is_open)
+
+
+async def test_nobody_waits_long_where_no_leader_comes(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_home, "_HOLD_S", 0.01)
+    first, second = pair
+    never = asyncio.Event()
+
+    async def open_never(*given: Any, **options: Any) -> Broker:
+        await never.wait()
+        return await open_watched(*given, **options)
+
+    monkeypatch.setattr(shared_home, "open_watched", open_never)
+    await call(first, "POST", "/v0/cluster/handover", json={})
+    await when(lambda: second.context.cluster is not None and second.context.cluster.is_undecided)
+    refused = await call(second, "GET", "/v0/topics")
+    assert (refused.status_code, refused.json()["error"]["detail"]["leader"]) == (421, "")
+    never.set()
+    await when(lambda: second.context.is_open)
+
+
+def has_waiting(service: Service) -> bool:
+    """Return whether a request waits at a server until somebody leads."""
+    assert isinstance(service.context.cluster, SharedHome)
+    return bool(service.context.cluster._news._waiters)
+
+
+async def test_a_lead_that_was_steady_does_not_lengthen_the_next_wait(pair: Pair) -> None:
+    """Who was stopped or cut off takes over as soon as any other; who never held a grant on a slow store waits."""
+    home = pair[0].context.cluster
+    assert isinstance(home, SharedHome)
+    assert home._view.log is not None
+    leadership = home._view.log.leadership
+    await when(lambda: leadership.was_steady)
+    home._count_loss(leadership)
+    assert home._recent_losses() == 0
+    leadership.was_steady = False
+    home._count_loss(leadership)
+    assert home._recent_losses() == 1
 
 
 async def test_a_hand_over_to_a_server_that_is_not_there_leaves_the_lead(pair: Pair) -> None:

@@ -31,9 +31,19 @@ class FakeCluster:
         self.found = ClusterInfo(**known | fields)
         self.asked: list[str] = []
         self.refusal: Exception | None = None
+        #: Set once it is decided who leads; requests wait while it is there and not set.
+        self.deciding: asyncio.Event | None = None
 
     def info(self) -> ClusterInfo:
         return self.found
+
+    @property
+    def is_undecided(self) -> bool:
+        return self.deciding is not None and not self.deciding.is_set()
+
+    async def decided(self) -> None:
+        assert self.deciding is not None
+        await self.deciding.wait()
 
     async def hand_over(self, to: str) -> None:
         self.asked.append(to)

@@ -88,8 +88,12 @@ class CatchUp:
 
     def note(self, notes: Notes) -> None:
         """Make the copy durable, then the notes of how far it goes."""
-        self._copy.sync()
+        self.sync()
         self._save(notes)
+
+    def sync(self) -> None:
+        """Make the copy durable; the caller notes how far it goes."""
+        self._copy.sync()
 
     def close(self) -> None:
         """Close the files of the copy."""

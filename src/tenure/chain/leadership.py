@@ -98,12 +98,17 @@ class Leadership:
         self.lost: Lost | None = None
         #: The last link of this epoch, or the fence that began it.
         self.last = fence
+        #: Called once the link that gives the lead away is stored.
+        self.when_released: Callable[[], object] = lambda: None
         self.is_over = is_over
         self.fence = fence
         self.clock = clock
         #: Until when, by the boot clock, this process may answer what is not committed. Without beats no other process
         #: counts on it; with them there is no grant before the first link.
         self.granted_until_ms = 0.0 if fence.beat_ms else inf
+        self._granted_since_ms = 0
+        #: Whether a grant was renewed in time for at least a beat: the store is fast enough to be led.
+        self.was_steady = False
         self.metrics = ChainMetrics()
         self.metrics.count_fence()
         self._sent_ms = (clock.boot_ms(), clock.wall_ms())
@@ -172,8 +177,17 @@ class Leadership:
         self.place = place.after(link, sent_digest)
         if is_released:
             self.lost = NotLeader("this process has given the lead away", leader=hand_to, epoch=self.epoch)
+            self.when_released()
         elif self.beats:
-            self.granted_until_ms = sent_ms[0] + self.chain.settings.grant_ms
+            self._grant(sent_ms[0])
+
+    def _grant(self, sent_ms: int) -> None:
+        """Begin a grant, or prolong the one that still runs, by a link that was first sent at ``sent_ms``."""
+        if self.clock.boot_ms() >= self.granted_until_ms:
+            self._granted_since_ms = sent_ms
+        elif sent_ms - self._granted_since_ms >= self.chain.settings.beat_ms:
+            self.was_steady = True
+        self.granted_until_ms = sent_ms + self.chain.settings.grant_ms
 
     async def _create(self, data: bytes, is_over: Callable[[], bool]) -> bytes:
         """Create a link in the next slot, and return its digest. Raises why this process lost the lead.

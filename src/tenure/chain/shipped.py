@@ -74,8 +74,11 @@ class ShippedLog(FileLog):
         self._noted_ms = leadership.clock.boot_ms()
         self._begun_ms = 0
         self.granted_until_ms = leadership.granted_until_ms
-        #: Set with the URL of the successor once the next link gives up the lead.
+        #: Set with the URL of the successor once the link under way, or the next one, gives up the lead.
         self._hand_to: str | None = None
+        #: Who is named by the link that ships the last of what was written; None while it is not to give up the lead.
+        self._heir: str | None = None
+        self._is_released = False
         #: How far the chain goes, and the end of each batch behind it.
         self._shipped = leadership.place.end
         self._ends: deque[End] = deque()
@@ -128,21 +131,30 @@ class ShippedLog(FileLog):
     def checkpointed(self, position: Position) -> None:
         self._upkeep.start(position)
 
+    def release_soon(self, hand_to: str) -> None:
+        self._heir = hand_to
+        self._upkeep.stop()
+
     def release(self, hand_to: str = "") -> None:
-        """Ship what is pending, then the last link of this epoch, which carries the seal."""
-        if self._closed or self._file == -1 or self.failed is not None or self._hand_to is not None:
+        """Ship what is pending, then the last link of this epoch, which carries the seal; unless that was sent."""
+        if self._closed or self._file == -1 or self.failed is not None or self._is_released:
             return
+        self._is_released = True
         try:
-            self.sync()
-            with suppress(Overloaded):  # no room for a seal: what was shipped is durable all the same
-                self.witness()
-            self.write()
-            self._upkeep.stop()
-            self._hand_to, self.granted_until_ms = hand_to, 0
-            self._sync_once()
+            if self._hand_to is None:
+                self._release(hand_to)
             self._notes.save()
         except (OSError, TenureError) as error:
             logger.warning("the lead was not given up: the next start on another machine waits a while (%s)", error)
+
+    def _release(self, hand_to: str) -> None:
+        self.sync()
+        with suppress(Overloaded):  # no room for a seal: what was shipped is durable all the same
+            self.witness()
+        self.write()
+        self._upkeep.stop()
+        self._hand_to, self.granted_until_ms = hand_to, 0
+        self._sync_once()
 
     def seal(self) -> None:
         if self._closed or self._hand_to is None:  # nothing follows the link that gave up the lead
@@ -197,7 +209,10 @@ class ShippedLog(FileLog):
                 break
             count += 1
         ends = list(islice(self._ends, count))
-        self.waiting.begun(takes_all=count == len(self._ends))
+        takes_all = count == len(self._ends)
+        self.waiting.begun(takes_all=takes_all)
+        if self._heir is not None and takes_all and ends:
+            self._hand_to, self.granted_until_ms = self._heir, 0
         last = ends[-1] if ends else self._shipped
         carry = partial(self._carry, _joined(_pieces(self._shipped, ends)), last.batch, self.log_ms())
         return Goal(last.batch, last.segment, carry)

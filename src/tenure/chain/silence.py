@@ -25,7 +25,8 @@ class Silence:
 
     A leader answers what is not committed for ``grant_ms`` after it sent a link, and whoever follows receives that
     link later: so waiting for as long after the receipt outlasts every grant. From the second leadership on that this
-    process lost lately, each doubles the wait, or two members on a slow store would end each other's epochs in turn.
+    process lost lately before it was steady, each doubles the wait, or two members on a slow store would end each
+    other's epochs in turn.
     """
 
     def __init__(self, settings: ChainSettings, clock: Clock, *, url: str, losses: int, random: Random) -> None:
@@ -54,9 +55,9 @@ class Silence:
         """How long nothing has been received."""
         return self._clock.boot_ms() - self._since_ms
 
-    def is_over(self, *, is_released: bool) -> bool:
-        """Return whether it is time to take over from a leader that beats, or that gave up the lead."""
-        return self.lasted_ms >= self._wait_ms(is_released=is_released)
+    def left_ms(self, *, is_released: bool) -> float:
+        """Return how long to wait for a leader that beats, or that gave up the lead; 0 once it is time to take over."""
+        return max(0.0, self._wait_ms(is_released=is_released) - self.lasted_ms)
 
     def _wait_ms(self, *, is_released: bool) -> float:
         settings, last = self._settings, self.last

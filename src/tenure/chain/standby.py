@@ -32,6 +32,8 @@ logger = logging.getLogger("tenure.chain")
 
 _LOOK_MS: Final = 1_000
 _DOUBT_BEATS: Final = 2
+_BUSY_RATIO: Final = 4
+"""How much more often than every ``poll_ms`` it looks while records come."""
 
 
 class Follower(Protocol):
@@ -54,7 +56,8 @@ class Standby:
     """One directory that follows. ``run`` is called once; the rest says how it goes.
 
     ``is_first`` says that this process has not led yet: then a lead that this directory had is that of a dead process.
-    ``losses`` are leaderships that it lost lately.
+    ``losses`` are leaderships that it lost lately before they were steady. ``following`` is called once, at the end of
+    the chain, and ``leader_found`` when a link comes while nobody was known to lead.
     """
 
     def __init__(
@@ -66,10 +69,12 @@ class Standby:
         losses: int = 0,
         random: Random | None = None,
         following: Callable[[], object] = lambda: None,
+        leader_found: Callable[[], object] = lambda: None,
     ) -> None:
         self._member = member
         self._follower = follower
         self._following = following
+        self._leader_found = leader_found
         self._clock = member.clock
         self._settings = member.settings
         self._silence = Silence(member.settings, member.clock, url=member.url, losses=losses, random=random or Random())
@@ -81,6 +86,7 @@ class Standby:
         self._noted_ms = 0
         self._at_end_ms: int | None = None
         self._links = 0
+        self._busy_until_ms = 0
         #: How far it went, once it has found its home.
         self.notes: Notes
         #: The links that the last look brought: how far behind it was.
@@ -118,7 +124,7 @@ class Standby:
             while True:
                 if is_time and (led := await self._take_over(chain)) is not None:
                     return led
-                await asyncio.sleep(self._settings.poll_ms / 1000)
+                await asyncio.sleep(self._pause_ms() / 1000)
                 await self._look(chain)
                 is_time = await self._is_time()
         finally:
@@ -148,11 +154,25 @@ class Standby:
         return self._silence.last is not None and self._silence.last.beat_ms > 0
 
     def _hear(self, step: Step) -> None:
-        link = step.link
+        link, knew_leader = step.link, bool(self.leader_url)
         self._silence.hear(link)
         self._links += 1
         if link.log_ms:
             self.log_time_ms = (link.log_ms, self._clock.boot_ms())
+        if link.runs:
+            self._busy_until_ms = self._clock.boot_ms() + _BUSY_RATIO * self._settings.poll_ms
+        if not knew_leader:
+            self._leader_found()
+
+    def _pause_ms(self) -> float:
+        """Return the wait before the next look: shorter while records come, because a lead that is given up then keeps
+        callers waiting; and never beyond the moment at which the leader has been silent for long enough.
+        """
+        is_busy = self._clock.boot_ms() < self._busy_until_ms
+        pause_ms = self._settings.poll_ms / (_BUSY_RATIO if is_busy else 1)
+        if self._beats() and (left_ms := self._silence.left_ms(is_released=self.notes.is_released)) > 0:
+            return min(pause_ms, left_ms)
+        return pause_ms
 
     async def _look(self, chain: Chain) -> None:
         """Read what came since; where the store or the disk does not let it, the next look tries again."""
@@ -172,8 +192,9 @@ class Standby:
         self._follower.advance(end.segment, end.offset)
 
     def _note_if_due(self) -> None:
+        """Note the place now and then; not between a lead that was given up and its takeover, which notes it too."""
         now_ms = self._clock.boot_ms()
-        if now_ms - self._noted_ms >= self._settings.place_ms:
+        if now_ms - self._noted_ms >= self._settings.place_ms and not self.notes.is_released:
             self._noted_ms = now_ms
             self._catching_up.note(self.notes)
             self._follower.drop_segments()
@@ -183,7 +204,7 @@ class Standby:
         """Return whether the leader was silent for long enough, or gave up the lead."""
         is_released = self.notes.is_released
         if self._beats() or is_released:
-            return self._silence.is_over(is_released=is_released)
+            return self._silence.left_ms(is_released=is_released) == 0
         return await self._is_silent()
 
     async def _is_silent(self) -> bool:
@@ -206,7 +227,7 @@ class Standby:
             self._fold()
             if self.notes.place != place:
                 return None
-            self._catching_up.note(self.notes)
+            self._catching_up.sync()
             led = await self._member.challenge(chain, self.notes)
         except (OutcomeUnknown, StoreRefused, Freed, OSError) as error:
             _warn("take over", error)

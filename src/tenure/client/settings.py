@@ -39,14 +39,14 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The wait before the n-th repeat is drawn from 0 to min * 2**(n - 1), and never above max."""
     retry_after_max_ms: int = 30_000
     """A ``Retry-After`` is kept, plus up to as much again by chance; a longer one than this is cut."""
-    seek_max_ms: int = 500
+    seek_max_ms: int = 200
     """As ``backoff_max_ms``, for a client of several servers while none of them is known to lead. Such attempts are not
     counted: a failover takes a few seconds, and ``retry_for_ms`` alone bounds them."""
     look_ms: int = 500
     """A client of several servers asks the others who leads once an answer is late by so much; each step of the
     question takes at most as long."""
-    look_again_ms: int = 250
-    """The least pause between two such looks; it grows to a tenth of the time that was waited."""
+    look_again_ms: int = 100
+    """The least pause between two such looks; it grows to a twentieth of the time that was waited."""
     stream_look_ms: int = 3_000
     """The same for a stream that is silent; each pause is as long as the silence before it."""
     follow_with_key: bool = False

@@ -13,7 +13,7 @@ import logging
 import os
 import ssl
 import stat
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -132,6 +132,7 @@ class Service:
             start=self._start,
             track=self.gate.track,
             observe=self._observe,
+            hold=self._hold,
         )
         document = msgspec.json.encode(openapi.document(routes))
         self.context.openapi = lambda: document
@@ -176,6 +177,8 @@ class Service:
 
     def _admit(self, route: Route, call: Call) -> None:
         self.gate.admit(route, call)
+        if self._is_held(route):
+            return
         if self.context.draining:
             self._refuse_late(route)
         if route.scopes and not route.anywhere:
@@ -187,6 +190,19 @@ class Service:
             gate.start(route, call)
         if self.context.draining:
             self._refuse_late(route)
+        elif not self.context.is_open and route.scopes and not route.anywhere:
+            self.context.check_leads()
+
+    def _is_held(self, route: Route) -> bool:
+        """Return whether a request should wait until somebody is known to lead."""
+        context, cluster = self.context, self.context.cluster
+        if context.is_open or cluster is None or not route.scopes or route.anywhere:
+            return False
+        return cluster.is_undecided
+
+    def _hold(self, route: Route) -> Callable[[], Awaitable[None]] | None:
+        cluster = self.context.cluster
+        return cluster.decided if cluster is not None and self._is_held(route) else None
 
     def _refuse_late(self, route: Route) -> None:
         if route.scopes and not route.anywhere:

@@ -40,6 +40,10 @@ __all__ = ["SharedHome", "Stage"]
 log = logging.getLogger("tenure.server")
 
 _RECENT_MS: Final = 15_000
+_HOLD_S: Final = 1.0
+"""How long a request waits here until somebody is known to lead: a leader counts as lost after two beats, and is
+replaced within less than this.
+"""
 _GOES_ON: Final = {"not_leader", "overtaken"}
 """What a leader may lose its lead with and follow: its state is dropped, and read again from the chain."""
 
@@ -68,7 +72,7 @@ class SharedHome:
         self._store = retrying_store(open_home_store(settings), settings.chain)
         self._disk = open_directory(settings.data)
         self._view = ClusterView(settings.advertise, clock)
-        #: When this process lost the lead, by the boot clock: the last few times.
+        #: When this process lost a lead that was not steady, by the boot clock: the last few times.
         self._lost_ms: deque[int] = deque(maxlen=8)
         self._has_led = False
         self._is_over = False
@@ -79,6 +83,10 @@ class SharedHome:
         self._lost = asyncio.Event()
         self._gave_away = asyncio.Event()
         self._successor: str | None = None
+        #: The lead that is being given away; its last link is not stored yet.
+        self._giving: Leadership | None = None
+        #: Set, and made again, when it may be known who leads.
+        self._news = asyncio.Event()
 
     # Life
 
@@ -133,7 +141,12 @@ class SharedHome:
             state = WarmState(self._disk, self._settings.engine)
             settle = partial(asyncio.get_running_loop().call_soon_threadsafe, self._settle)
             standby = self._view.standby = Standby(
-                member, state, is_first=not self._has_led, losses=self._recent_losses(), following=settle
+                member,
+                state,
+                is_first=not self._has_led,
+                losses=self._recent_losses(),
+                following=settle,
+                leader_found=partial(asyncio.get_running_loop().call_soon_threadsafe, self._tell),
             )
             try:
                 led = await asyncio.wrap_future(background().start(standby.run()))
@@ -185,7 +198,8 @@ class SharedHome:
             if not _goes_on(led.leadership.lost) and not isinstance(error, (OutcomeUnknown, StoreRefused)):
                 raise
             log.warning("this server could not begin to lead, and follows: %s", error.message)
-            self._lost_ms.append(self._clock.boot_ms())
+            self._count_loss(led.leadership)
+            self._tell()
             return
         await self._serve(logs[0], broker)
 
@@ -196,12 +210,14 @@ class SharedHome:
         def lose(lost: Lost) -> None:
             loop.call_soon_threadsafe(broker.give_up, lost)
 
+        leadership.when_released = partial(loop.call_soon_threadsafe, self._tell)
         keeper = Keeper(leadership, lose)
         keeper.start()
         log.info("this server leads epoch %d", leadership.epoch)
         self._view.log = shipped
         self._view.takeovers += 1
         self._stage.begin(broker)
+        self._tell()
         self._settle()
         try:
             await self._lost.wait()
@@ -213,22 +229,53 @@ class SharedHome:
         """Drop the broker and its state. What it had not shipped is moved aside when its directory follows again."""
         lost, self._view.log = leadership.lost, None
         self._view.next_leader = self._successor or (lost.detail.get("leader", "") if lost is not None else "")
+        self._giving = leadership if self._successor is not None else None
         await self._stage.end()
         await broker.close(hand_to=self._successor)
+        self._giving = None
         self._gave_away.set()
+        self._tell()
         if self._successor is not None or self._is_over:
             return
         if not _goes_on(lost):
             raise lost or broker.failed or NotLeader("this server leads no more")
-        self._lost_ms.append(self._clock.boot_ms())
+        self._count_loss(leadership)
         self._view.fenced += 1
         log.warning("this server leads no more, and follows")
+
+    def _count_loss(self, leadership: Leadership) -> None:
+        """Count a lead that was lost before it was steady, as on a slow store; a longer wait would not have kept a
+        steady one, whose leader was stopped or cut off.
+        """
+        if not leadership.was_steady:
+            self._lost_ms.append(self._clock.boot_ms())
 
     # As the context's cluster
 
     def info(self) -> ClusterInfo:
         """Return what is known now, without asking anybody."""
         return self._view.info()
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether nobody is known to lead, or this server is about to give the lead away. One that ends does not wait
+        for others.
+        """
+        if self._is_over or self.failed is not None:
+            return False
+        giving = self._giving
+        return not self.info().leader if giving is None else giving.lost is None
+
+    async def decided(self) -> None:
+        """Wait until that may have changed, but not for long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_HOLD_S):
+                await self._news.wait()
+
+    def _tell(self) -> None:
+        """Let the requests go on that wait for a leader."""
+        self._news.set()
+        self._news = asyncio.Event()
 
     def families(self) -> Iterator[Family]:
         """Return the metrics of the home."""

@@ -188,6 +188,11 @@ class Log(Protocol):
         Raises Overloaded where there is no room for another segment and Closed after a failure; nothing happened then.
         """
 
+    def release_soon(self, hand_to: str) -> None:
+        """Give up the lead of the log's home to the process at this URL together with the last of what was appended,
+        which saves a link; nothing may be appended after this. Where nothing was pending, ``release`` does it.
+        """
+
     def release(self, hand_to: str = "") -> None:
         """Ship everything and give up the lead of the log's home, to the process at this URL or to any: nothing is
         taken in after that. Does nothing where the log has no home.

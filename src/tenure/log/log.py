@@ -175,6 +175,9 @@ class FileLog(SegmentWriter):
     def checkpointed(self, position: Position) -> None:
         pass
 
+    def release_soon(self, hand_to: str) -> None:
+        pass
+
     def release(self, hand_to: str = "") -> None:
         pass
 

@@ -207,6 +207,9 @@ class MemoryLog:
         """Do nothing: no other version reads this log, so all of them are on from the start."""
         return self.write()
 
+    def release_soon(self, hand_to: str) -> None:
+        """Do nothing: it has no home."""
+
     def release(self, hand_to: str = "") -> None:
         """Do nothing: it has no home."""
 

@@ -143,6 +143,8 @@ class Upkeep:
         if self._tasks:
             await asyncio.wait(self._tasks)
         self._thread.shutdown(wait=True)
+        if hand_to:
+            self._engine.log.release_soon(hand_to)
         await self._committer.finish(partial(self._leave, hand_to))
         if self._checkpoints is not None:
             self._checkpoints.close()

@@ -18,7 +18,7 @@ from tenure.contract.replies.cluster import ClusterInfo
 
 __all__ = ["Patience", "given_up", "look_request", "note_answer", "patience_for"]
 
-_GROWTH: Final = 10
+_GROWTH: Final = 20
 _decode = msgspec.json.Decoder(ClusterInfo).decode
 
 
@@ -26,7 +26,7 @@ class Patience(msgspec.Struct):
     """When to look while one answer is outstanding: after ``pause_s``, then again and again, ever more seldom.
 
     A stream may be silent for long, so there each pause is as long as the silence before it. Of a call the pauses are a
-    tenth of that, and at least ``every_s``: a failover takes two seconds, and should not take much longer here.
+    twentieth of that, and at least ``every_s``: a failover takes two seconds, and should not take much longer here.
     """
 
     pause_s: float

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import msgspec
 
 from tenure.contract.statuses import STATUS_OF_CODE
-from tenure.errors import Invalid, NotFound, TenureError
+from tenure.errors import Invalid, NotFound, NotLeader, TenureError
 from tenure.http.api.keys import Key, KeyRing
 from tenure.http.wire.limits import WireLimits
 from tenure.http.wire.message import Body, Later, Request, Response, Result
@@ -68,6 +68,7 @@ class Call:
 
 Handler = Callable[[Any, Call], Result]
 Observe = Callable[["Route | None", Request, int], None]
+Hold = Callable[["Route"], Callable[[], Awaitable[None]] | None]
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -99,7 +100,8 @@ class App:
     Three checks may refuse a call by raising: ``admit`` when its head is complete, ``start`` before its handler runs,
     and ``recheck`` while its body comes, which checks only whether its key is still valid. ``track`` is given the
     result of the handler, and may count what stays open. ``observe`` is called with every status, and with the route
-    where one was found.
+    where one was found. ``hold`` is asked about a call that met no leader: it returns what to wait for before the call
+    is tried once more, or None where it is refused at once.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class App:
         start: Check | None = None,
         track: Callable[[Call, Result], Result] | None = None,
         observe: Observe | None = None,
+        hold: Hold | None = None,
     ) -> None:
         self.context = context
         self.routes = list(routes)
@@ -123,6 +126,7 @@ class App:
         self._start = start
         self._track = track
         self._observe = observe
+        self._hold = hold
         self._found: dict[tuple[str, str], tuple[Route, dict[str, str]]] = {}
         self._exact: dict[str, dict[str, Route]] = {}
         self._patterns: list[tuple[re.Pattern[str], dict[str, Route]]] = []
@@ -169,12 +173,11 @@ class App:
         request = call.request
         result: Result
         try:
-            if self._start is not None:
-                self._start(route, call)
-            result = route.handler(self.context, call)
-            if self._track is not None:
-                result = self._track(call, result)
+            result = self._handle(route, call)
         except TenureError as error:
+            known = self._hold(route) if self._hold is not None and isinstance(error, NotLeader) else None
+            if known is not None:
+                return self._guard(route, request, lambda: self._handle_after(known, route, call))
             result = error_response(error, request)
         except Exception:
             result = _unexpected(request)
@@ -182,7 +185,21 @@ class App:
             return self.observed(route, request, result)
         if isinstance(result, Later):
             return result  # the wire renders it, and has it observed
-        return self._guard(route, request, result)
+        return self._guard(route, request, lambda: result)
+
+    def _handle(self, route: Route, call: Call) -> Result:
+        if self._start is not None:
+            self._start(route, call)
+        result = route.handler(self.context, call)
+        return result if self._track is None else self._track(call, result)
+
+    async def _handle_after(self, known: Callable[[], Awaitable[None]], route: Route, call: Call) -> Response:
+        """Answer a call that met no leader, and so changed nothing, after it waited for one here."""
+        await known()
+        result = self._handle(route, call)
+        if isinstance(result, Response):
+            return result
+        return await (result.response(call) if isinstance(result, Later) else result)
 
     def observed(self, route: Route | None, request: Request, response: Response) -> Response:
         """Report the status of a response; return it."""
@@ -190,9 +207,9 @@ class App:
             self._observe(route, request, response.status)
         return response
 
-    async def _guard(self, route: Route | None, request: Request, work: Coroutine[Any, Any, Response]) -> Response:
+    async def _guard(self, route: Route | None, request: Request, work: Callable[[], Awaitable[Response]]) -> Response:
         try:
-            response = await work
+            response = await work()
         except TenureError as error:
             response = error_response(error, request)
         except Exception:

@@ -27,6 +27,13 @@ class Cluster(Protocol):
     def info(self) -> ClusterInfo:
         """Return what is known now, without asking anybody."""
 
+    @property
+    def is_undecided(self) -> bool:
+        """Whether nobody is known to lead, and that will not last: a request should wait for ``decided``."""
+
+    async def decided(self) -> None:
+        """Wait until somebody is known to lead, perhaps this server; only for a short time."""
+
     async def hand_over(self, to: str) -> None:
         """Give the lead to the server at a URL, or to any where it is empty; return once this one leads no more.
 

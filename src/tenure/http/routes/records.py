@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from asyncio import CancelledError
 from collections.abc import Awaitable, Coroutine
-from time import perf_counter
 from typing import Any, Final
 
 from tenure.contract import commands
@@ -12,7 +10,7 @@ from tenure.contract.bodies import AppendBody, DiffBody
 from tenure.contract.config_body import config_fields
 from tenure.contract.names import check_topic_name
 from tenure.contract.replies import Difference, Produced
-from tenure.errors import Denied, Indeterminate, NotFound
+from tenure.errors import Denied, NotFound
 from tenure.http.api.app import Call, Route
 from tenure.http.api.auth import check_name, may_configure
 from tenure.http.api.body import Reader
@@ -47,12 +45,8 @@ def append(context: Context, call: Call) -> Result:
 
 
 async def _produce_in_turns(context: Context, call: Call, steps: Steps, *, with_seqs: bool) -> Response:
-    result = _produce(context, call, await context.turns.run(steps), with_seqs=with_seqs)
-    started_s = perf_counter()
-    try:
-        return result.render(call, await result.answer, result.fsync_ms(started_s))
-    except CancelledError:
-        raise Indeterminate("the server stops: the write may or may not have become durable") from None
+    given = await context.turns.run(steps)
+    return await _produce(context, call, given, with_seqs=with_seqs).response(call)
 
 
 def _produce(context: Context, call: Call, given: Append, *, with_seqs: bool) -> Later[Produced]:

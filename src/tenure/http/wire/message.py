@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Callable, Coroutine
 from time import perf_counter
 from typing import Any, Generic, Protocol, TypeVar
@@ -10,6 +11,7 @@ import msgspec
 
 from tenure.broker.answer import Answer
 from tenure.core.level import Level
+from tenure.errors import Indeterminate
 
 __all__ = [
     "Admission",
@@ -118,6 +120,14 @@ class Later(msgspec.Struct, Generic[T], gc=False):
 
     answer: Answer[T]
     render: Render[T]
+
+    async def response(self, call: object) -> Response:
+        """Wait for the durability, and return the response. Raises Indeterminate where the wait is cancelled."""
+        started_s = perf_counter()
+        try:
+            return self.render(call, await self.answer, self.fsync_ms(started_s))
+        except CancelledError:
+            raise Indeterminate("the server stops: the write may or may not have become durable") from None
 
     def fsync_ms(self, started_s: float) -> float:
         """Return how long a sync has kept the answer waiting since then, in ms: 0.0 where it needs none."""
