@@ -125,6 +125,11 @@ class ShippedLog(FileLog):
         rolled = sum(head.previous_end for head in self._heads if head.number > self._shipped.segment)
         return rolled + self._written_end - self._shipped.offset
 
+    @property
+    def checkpoints(self) -> int:
+        """How many checkpoints this leader brought to the home."""
+        return self._upkeep.stored
+
     def checkpointed(self, position: Position) -> None:
         self._upkeep.start(position, self._notes.notes)
 
