@@ -25,7 +25,7 @@ from tenure.errors import Overloaded
 from tenure.log import checkpoint
 from tenure.log.interface import Position
 from tenure.log.recovery import Scan
-from tenure.log.segment import list_heads
+from tenure.log.segment import list_heads, segment_numbers
 from tenure.objects.background import background
 from tenure.settings import Settings
 from tenure.testing.simdisk import PowerLoss, SimDisk
@@ -438,6 +438,35 @@ def test_a_takeover_waits_for_no_upload_and_none_goes_on_after_it():
     assert saving.cancelled()
     background().run(_release(held))
     assert keys(store, CHECKPOINTS) == []
+
+
+def test_segments_that_are_dropped_during_an_upload_stay_until_it_is_done():
+    store = SimStore()
+    _, log = first_leader(store)
+    for _ in range(12):
+        put(log, bytes(700))
+    following = Following(store)
+    following.running.wait_for(log)
+    held = Hold()
+
+    def hang(call: Call) -> Hold | None:
+        return held if call.kind == "put_new" and call.key.startswith(SEGMENTS) else None
+
+    store.hook = hang
+    following.checkpoint()
+    following.running.wait_until(held.reached.is_set)
+    log.drop(1)
+    log.sync()
+    following.running.wait_for(log)
+    following.machine.clock.advance(2)
+    following.running.looks()
+    assert 1 in segment_numbers(following.machine.disk)
+    background().run(_release(held))
+    following.running.wait_until(lambda: following.standby.checkpoints == 1)
+    following.machine.clock.advance(2)
+    following.running.wait_until(lambda: 1 not in segment_numbers(following.machine.disk))
+    following.running.stop()
+    check_whole(store)
 
 
 def test_a_standby_whose_disk_takes_no_checkpoint_follows_all_the_same(monkeypatch: pytest.MonkeyPatch):

@@ -67,8 +67,13 @@ class HomeUpkeep(ABC):
 
         ``notes`` are those of the directory at the position or later, in the same epoch.
         """
-        if self._saving is None or self._saving.done():
+        if not self.is_saving:
             self._saving = background().start(self._guard(position, notes))
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether a save is under way, which reads the segments that were alive at its position."""
+        return self._saving is not None and not self._saving.done()
 
     def stop(self) -> None:
         """Give up a save that is under way, without waiting for it: another member makes another."""

@@ -194,9 +194,17 @@ class Standby:
         if now_ms - self._noted_ms >= self._settings.place_ms:
             self._noted_ms = now_ms
             self._catching_up.note(self.notes)
-            self._follower.drop_segments()
-            if (position := self._follower.save_if_due()) is not None and self._upkeep is not None:
-                self._upkeep.start(position, self.notes)
+            if self._upkeep is not None and not self._upkeep.is_saving:
+                self._drop_and_save(self._upkeep)
+
+    def _drop_and_save(self, upkeep: StandbyUpkeep) -> None:
+        """Drop what the log dropped, and bring a checkpoint home where one is due.
+
+        Not while another is on its way: a log whose segments come and go faster than an upload would never have one.
+        """
+        self._follower.drop_segments()
+        if (position := self._follower.save_if_due()) is not None:
+            upkeep.start(position, self.notes)
 
     async def _is_time(self) -> bool:
         """Return whether the leader was silent for long enough, or gave up the lead."""
