@@ -231,6 +231,22 @@ def test_a_segment_that_the_older_checkpoint_names_stays_although_it_was_dropped
     check_whole(story.store)
 
 
+def test_epochs_that_another_leader_freed_are_not_freed_link_by_link_again():
+    story = Story()
+    story.write()
+    copy = Copy(story.store, "b")
+    for _ in range(4):
+        story.write()
+        copy.save()
+        story.save()
+    assert len(keys(story.store, "freed/")) > 2
+    before, calls = set(story.store.objects), len(story.store.calls)
+    freed = background().run(Space(copy.chain).collect(copy.notes))
+    assert freed >= {int(key.removeprefix("freed/")) for key in keys(story.store, "freed/")}
+    assert not any(call.kind == "delete" and call.key.startswith("chain/") for call in story.store.calls[calls:])
+    assert before == set(story.store.objects)
+
+
 def test_a_checkpoint_that_comes_late_is_collected_and_never_begun_at():
     """Its writer stood still: the links behind it are freed by now, and segments that it names were dropped."""
     story = Story()

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from tenure.chain.chain import Chain
-from tenure.chain.keys import link_key, mark_key
+from tenure.chain.keys import epoch_prefix, link_key, mark_key
 from tenure.chain.notes import Notes
 from tenure.chain.stored_checkpoint import (
     CHECKPOINTS,
@@ -135,11 +135,21 @@ class Space:
             raise Corrupt(f"the fence {key} is gone, which nobody may delete: nothing more is freed", key=key) from None
         if info.modified_ms > before_ms:
             return False
-        if fence:
+        if await self._holds_data(epoch, fence):
             await self._store.create_own(mark_key(epoch), b"freed")
             for numbers in _portions(fence):
                 await self._store.delete([link_key(epoch, number) for number in numbers])
         return True
+
+    async def _holds_data(self, epoch: int, fence: int) -> bool:
+        """Return whether a listing shows a link of an epoch beside its fence.
+
+        Notes of a directory that followed, and those that come with its checkpoints, name every epoch that was ever
+        closed: what another leader freed long ago is not worth a delete for each of its links.
+        """
+        async for info in self._store.list_objects(epoch_prefix(epoch)):
+            return info.key != link_key(epoch, fence)
+        return False
 
     async def _delete_old(self, keys: Sequence[str], kept: Sequence[StoredCheckpoint], before_ms: int) -> None:
         """Delete older checkpoints, and sealed segments that were dropped before the older of the kept ones."""
