@@ -22,12 +22,14 @@ from tenure.chain.space import Space
 from tenure.chain.standby import Standby
 from tenure.chain.stored_checkpoint import CHECKPOINTS, SEGMENTS, StoredCheckpoint, StoredSegment, batch_of, segment_key
 from tenure.errors import Overloaded
+from tenure.http.cluster_view import ClusterView
 from tenure.log import checkpoint
 from tenure.log.interface import Position
 from tenure.log.recovery import Scan
 from tenure.log.segment import list_heads, segment_numbers
 from tenure.objects.background import background
 from tenure.settings import Settings
+from tenure.testing import ManualClock
 from tenure.testing.simdisk import PowerLoss, SimDisk
 from tenure.testing.simstore import Call, Fault, Hold, SimStore
 from tests.chain.test_space import SHORT, Story, cold, keys
@@ -341,7 +343,7 @@ def test_a_segment_that_is_cut_while_it_is_read_is_not_stored():
     copy = Copy(story.store, "b")
     position = copy.make()
     alive = copy.upkeep._alive(position)
-    copy.upkeep._alive = lambda position: [(number, size + 1) for number, size in alive]  # type: ignore[method-assign]
+    copy.upkeep._alive = lambda position: {number: size + 1 for number, size in alive.items()}  # type: ignore[method-assign]
     with pytest.raises(FileNotFoundError, match="segment 1 ends"):
         background().run(copy.upkeep.save(position, copy.notes))
     assert keys(story.store, SEGMENTS) == []
@@ -512,3 +514,14 @@ def test_the_maker_of_a_checkpoint_is_read_without_its_payload():
     received = copy.chain.store.store.metrics.bytes_received
     assert background().run(Space(copy.chain).peek(key)) == heads(story.store)[0]
     assert copy.chain.store.store.metrics.bytes_received - received < len(story.store.objects[key][0])
+
+
+def test_checkpoints_are_counted_over_the_parts_of_a_servers_life():
+    view = ClusterView("http://b", ManualClock())
+    view.checkpoints = 2
+    store = SimStore()
+    _, log = first_leader(store)
+    view.log = log
+    log._upkeep.stored = 3
+    [family] = [each for each in view.families({}) if each.name == "tenure_chain_checkpoints_total"]
+    assert [value for _, _, value in family.samples] == [5]

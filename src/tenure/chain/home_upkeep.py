@@ -98,7 +98,8 @@ class HomeUpkeep(ABC):
         payload = await asyncio.to_thread(self._payload, position)
         stored = await self._space.segments()
         alive = await asyncio.to_thread(self._alive, position)
-        segments = [await self._bring(number, size, stored) for number, size in alive]
+        self._sealed = {number: segment for number, segment in self._sealed.items() if number in alive}
+        segments = [await self._bring(number, size, stored) for number, size in alive.items()]
         head = await asyncio.to_thread(self._head, position, notes, segments, payload)
         await self._prove(notes)
         if (key := await self._space.store_checkpoint(head, payload)) is not None:
@@ -144,8 +145,8 @@ class HomeUpkeep(ABC):
                 return payload
         raise FileNotFoundError(f"the checkpoint of batch {position.batch} is not there any more")
 
-    def _alive(self, position: Position) -> list[tuple[int, int]]:
-        """Return the number and size of each sealed segment that was alive at a position.
+    def _alive(self, position: Position) -> dict[int, int]:
+        """Return the sizes of the sealed segments that were alive at a position, by their numbers.
 
         The position lies in the chain, behind the head of its segment: so all of each sealed one does, too.
         """
@@ -154,8 +155,7 @@ class HomeUpkeep(ABC):
         alive = range(max(1, position.dropped + 1), position.segment)
         if gone := set(alive) - sizes.keys():
             raise FileNotFoundError(f"segment {min(gone)} was dropped since the checkpoint was made")
-        self._sealed = {number: segment for number, segment in self._sealed.items() if number in alive}
-        return [(number, sizes[number]) for number in alive]
+        return {number: sizes[number] for number in alive}
 
     async def _bring(self, number: int, size: int, stored: dict[str, int]) -> StoredSegment:
         """Return a sealed segment that the home holds; ``stored`` are the sizes of those it held before."""

@@ -77,9 +77,10 @@ class StoredCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
         """Decode an object into its head and its payload. Raises Corrupt."""
         end = cls.head_end(data, key)
         head = cls.decode(data[FRONT_BYTES:end], key)
-        if sha256(data[end:]) != head.payload_sha256:
+        payload = data[end:]
+        if sha256(payload) != head.payload_sha256:
             raise Corrupt(f"{key} fails its digest: it is damaged in the store", key=key)
-        return head, data[end:]
+        return head, payload
 
     @staticmethod
     def head_end(front: bytes, key: str) -> int:
