@@ -8,6 +8,8 @@ from tenure.limits import KIB, MIB
 
 __all__ = ["Settings"]
 
+_CHECKPOINT_SHARE = 8
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator may set. A 0 turns a limit off where that is said.
@@ -125,3 +127,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Routers a copy may pass where cycles are allowed."""
     router_step_records: int = 1_000
     """Records one forwarding step copies before other work gets its turn."""
+
+    def checkpoint_due_bytes(self, last_bytes: int) -> int:
+        """Return after how much log the next checkpoint is due, where the last one has this size."""
+        return max(self.checkpoint_bytes, _CHECKPOINT_SHARE * last_bytes)

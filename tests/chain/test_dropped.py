@@ -29,7 +29,7 @@ def test_a_new_machine_leaves_out_the_end_of_a_segment_that_was_dropped_before_t
     log.sync()
     position = log.position()
     checkpoint.save(disk, position, b"state")
-    background().run(log._upkeep.save(position))
+    background().run(log._upkeep.save(position, log._notes.notes))
     log.append([(20, 1, b"last")])
     log.sync()
     alive = bodies(log)

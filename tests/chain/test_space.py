@@ -46,7 +46,7 @@ class Story:
         self.store.advance(60_002)
         position = self.log.position()
         checkpoint.save(self.disk, position, b"state at %d" % position.batch)
-        background().run(self.log._upkeep.save(position))
+        background().run(self.log._upkeep.save(position, self.log._notes.notes))
 
     def drop(self) -> None:
         self.log.drop(self.log.segments()[0].number)
@@ -319,7 +319,7 @@ def test_a_checkpoint_whose_segments_were_dropped_meanwhile_is_left_to_the_next_
     checkpoint.save(story.disk, position, b"state")
     story.drop()
     with pytest.raises(FileNotFoundError, match="dropped"):
-        background().run(story.log._upkeep.save(position))
+        background().run(story.log._upkeep.save(position, story.log._notes.notes))
     assert keys(story.store, CHECKPOINTS) == []
     story.save()
     assert len(keys(story.store, CHECKPOINTS)) == 1

@@ -42,11 +42,14 @@ class Frames:
 
     def drop_segments(self) -> None: ...
 
-    def save_if_due(self) -> None: ...
+    def save_if_due(self) -> None:
+        return None
 
 
 class Machine:
     """A directory with a clock of its own, on a store that it shares."""
+
+    settings = SETTINGS
 
     def __init__(self, store: SimStore, name: str) -> None:
         self.store = store
@@ -57,9 +60,9 @@ class Machine:
 
     def member(self) -> Member:
         return Member(
-            retrying_store(self.store, SETTINGS),
+            retrying_store(self.store, self.settings),
             self.disk,
-            settings=SETTINGS,
+            settings=self.settings,
             clock=self.clock,
             url=f"http://{self.name}",
             is_over=lambda: False,

@@ -6,6 +6,7 @@ it is never taken back: there is no state to roll back when the lead changes.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from tenure.core.events import decode
 from tenure.core.fold import fold
 from tenure.core.state.snapshot import dump_checkpoint
 from tenure.core.state.state import State
+from tenure.errors import Corrupt, Overloaded
 from tenure.log import checkpoint
 from tenure.log.disk import Disk
 from tenure.log.interface import Position, UnknownPosition
@@ -23,6 +25,8 @@ from tenure.log.segment import HEAD_BYTES, Head, list_heads, read_head
 from tenure.settings import Settings
 
 __all__ = ["Warm", "WarmState"]
+
+logger = logging.getLogger("tenure.broker")
 
 
 class Warm(NamedTuple):
@@ -52,6 +56,7 @@ class WarmState:
         self.position: Position | None = None
         self._heads: list[Head] = []
         self._folded_bytes = 0
+        self._due_bytes = self._settings.checkpoint_bytes
 
     def advance(self, segment: int, offset: int) -> None:
         """Fold what the files hold up to an offset of a segment, the end of a batch."""
@@ -96,11 +101,21 @@ class WarmState:
         self._heads = [head for head in self._heads if head.number > self.position.dropped]
         self.state.forget_segments(self._heads[0].number)
 
-    def save_if_due(self) -> None:
-        """Write a checkpoint where enough was folded since the last one; the files must be durable up to here."""
-        if self.position is not None and self._folded_bytes >= self._settings.checkpoint_bytes:
-            self._folded_bytes = 0
-            checkpoint.save(self._disk, self.position, dump_checkpoint(self.state))
+    def save_if_due(self) -> Position | None:
+        """Write a checkpoint where enough was folded since the last one; return its position, None where there is none.
+
+        The files must be durable up to here.
+        """
+        if self.position is None or self._folded_bytes < self._due_bytes:
+            return None
+        payload = dump_checkpoint(self.state)
+        self._folded_bytes, self._due_bytes = 0, self._settings.checkpoint_due_bytes(len(payload))
+        try:
+            checkpoint.save(self._disk, self.position, payload)
+        except (Corrupt, Overloaded) as error:  # only a cache: this directory follows as before
+            logger.warning("%s; until there is one, the next opening takes longer", error.message)
+            return None
+        return self.position
 
     def take(self, *, log_ms: int, boot_ms: int) -> Warm | None:
         """Hand the state over to an engine, None where there is none yet; this one begins anew."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple
 
 from tenure.chain.bootstrap import read_segment
@@ -13,9 +14,10 @@ from tenure.chain.link import Link
 from tenure.chain.place import Place
 from tenure.chain.settings import ChainSettings
 from tenure.chain.space import Space
-from tenure.chain.stored_checkpoint import CHECKPOINTS, SEGMENTS
+from tenure.chain.stored_checkpoint import CHECKPOINTS, SEGMENTS, StoredCheckpoint
 from tenure.errors import NotFound
 from tenure.objects.retrying import RetryingStore
+from tenure.objects.store import ObjectInfo, ObjectMissing
 
 __all__ = ["HomeStatus", "Verified", "home_status", "verify_home"]
 
@@ -29,6 +31,8 @@ class HomeStatus(NamedTuple):
     segments: int
     segment_bytes: int
     checkpoints: int
+    #: The newest checkpoint and when it was stored, by the store's clock; None where there is none.
+    newest: tuple[StoredCheckpoint, int] | None
     #: The newest link, and the hint of its leader; None where that has given up, or never wrote one.
     last: Link
     leader: Hint | None
@@ -51,18 +55,27 @@ async def home_status(store: RetryingStore, settings: ChainSettings) -> HomeStat
     """Return what a home holds, at the cost of its listings. Raises NotFound where there is no home, Corrupt."""
     facts = await _find(store)
     sizes: dict[str, list[int]] = {prefix: [] for prefix in (CHAIN, SEGMENTS, CHECKPOINTS)}
-    newest = ""
+    newest: dict[str, ObjectInfo] = {}
     for prefix, found in sizes.items():
         async for info in store.list_objects(prefix):
             found.append(info.bytes)
-            newest = info.key if prefix == CHAIN else newest
-    last = Link.unpack(await store.get(newest, settings.link_object_bytes_max), newest)._replace(runs=())
+            newest[prefix] = info
+    key = newest[CHAIN].key
+    last = Link.unpack(await store.get(key, settings.link_object_bytes_max), key)._replace(runs=())
     leader = await read_hint(store, last.directory.hex())
+    space = Space(Chain(store, bytes.fromhex(facts.log_id), settings))
     return HomeStatus(
         facts,
         *(len(sizes[CHAIN]), sum(sizes[CHAIN]), len(sizes[SEGMENTS]), sum(sizes[SEGMENTS]), len(sizes[CHECKPOINTS])),
-        *(last, leader),
+        *(await _peek(space, newest.get(CHECKPOINTS)), last, leader),
     )
+
+
+async def _peek(space: Space, info: ObjectInfo | None) -> tuple[StoredCheckpoint, int] | None:
+    """Return what the newest checkpoint says of itself; None where there is none, or it was just collected."""
+    with suppress(ObjectMissing):
+        return None if info is None else (await space.peek(info.key), info.modified_ms)
+    return None
 
 
 async def verify_home(store: RetryingStore, settings: ChainSettings) -> Verified:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CHAIN", "HOME", "MEMBERS", "hint_key", "link_key", "mark_key"]
+__all__ = ["CHAIN", "HOME", "MEMBERS", "epoch_prefix", "hint_key", "link_key", "mark_key"]
 
 HOME: Final = "home.json"
 CHAIN: Final = "chain/"
@@ -13,7 +13,12 @@ MEMBERS: Final = "members/"
 
 def link_key(epoch: int, number: int) -> str:
     """Return the key of a slot: an epoch has a directory, and its links are numbered from 0 on."""
-    return f"{CHAIN}{epoch:010d}/{number:020d}"
+    return f"{epoch_prefix(epoch)}{number:020d}"
+
+
+def epoch_prefix(epoch: int) -> str:
+    """Return what the keys of the links of an epoch begin with."""
+    return f"{CHAIN}{epoch:010d}/"
 
 
 def mark_key(epoch: int) -> str:

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import chain, islice, pairwise
 from typing import Any, Final
 
-from tenure.chain.home_upkeep import HomeUpkeep
+from tenure.chain.home_upkeep import LeaderUpkeep
 from tenure.chain.leadership import Leadership
 from tenure.chain.link import Run
 from tenure.chain.metrics import Waiting
@@ -70,7 +70,7 @@ class ShippedLog(FileLog):
         self.has_home = True
         self.leadership = leadership
         self._notes = NotesFile(disk, notes)
-        self._upkeep = HomeUpkeep(disk, leadership, self._notes)
+        self._upkeep = LeaderUpkeep(disk, leadership, self._notes)
         self._noted_ms = leadership.clock.boot_ms()
         self._begun_ms = 0
         self.granted_until_ms = leadership.granted_until_ms
@@ -128,8 +128,13 @@ class ShippedLog(FileLog):
         rolled = sum(head.previous_end for head in self._heads if head.number > self._shipped.segment)
         return rolled + self._written_end - self._shipped.offset
 
+    @property
+    def checkpoints(self) -> int:
+        """How many checkpoints this leader brought to the home."""
+        return self._upkeep.stored
+
     def checkpointed(self, position: Position) -> None:
-        self._upkeep.start(position)
+        self._upkeep.start(position, self._notes.notes)
 
     def release_soon(self, hand_to: str) -> None:
         self._heir = hand_to

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from tenure.chain.catch_up import CatchUp
 from tenure.chain.chain import Chain, Freed
 from tenure.chain.hint import Hint, read_hint
+from tenure.chain.home_upkeep import StandbyUpkeep
 from tenure.chain.keys import link_key
 from tenure.chain.link import Link
 from tenure.chain.member import Led, Member
@@ -24,6 +25,7 @@ from tenure.chain.notes import Notes, save_notes
 from tenure.chain.place import Step
 from tenure.chain.silence import Silence
 from tenure.errors import TenureError
+from tenure.log.interface import Position
 from tenure.objects.store import OutcomeUnknown, StoreRefused
 
 __all__ = ["Follower", "Standby"]
@@ -48,8 +50,8 @@ class Follower(Protocol):
     def drop_segments(self) -> None:
         """Remove what the log declares dropped: the notes of this directory are beyond it."""
 
-    def save_if_due(self) -> None:
-        """Write a checkpoint, perhaps: the files are durable up to the last ``advance``."""
+    def save_if_due(self) -> Position | None:
+        """Write a checkpoint, perhaps, and return its position: the files are durable up to the last ``advance``."""
 
 
 class Standby:
@@ -77,9 +79,10 @@ class Standby:
         self._leader_found = leader_found
         self._clock = member.clock
         self._settings = member.settings
-        self._silence = Silence(member.settings, member.clock, url=member.url, losses=losses, random=random or Random())
+        self._random = random or Random()
+        self._silence = Silence(member.settings, member.clock, url=member.url, losses=losses, random=self._random)
         self._catching_up = CatchUp(
-            member.disk, save=partial(save_notes, member.disk), passed=self._hear, begun_anew=follower.begin_anew
+            member.disk, save=partial(save_notes, member.disk), passed=self._hear, begun_anew=self._begin_anew
         )
         self._is_first = is_first
         self._hint: tuple[Hint | None, int] = (None, 0)
@@ -87,6 +90,7 @@ class Standby:
         self._at_end_ms: int | None = None
         self._links = 0
         self._busy_until_ms = 0
+        self._upkeep: StandbyUpkeep | None = None
         #: How far it went, once it has found its home.
         self.notes: Notes
         #: The links that the last look brought: how far behind it was.
@@ -115,9 +119,17 @@ class Standby:
         """Bytes of this directory that were moved aside."""
         return self._catching_up.diverged_bytes
 
+    @property
+    def checkpoints(self) -> int:
+        """How many checkpoints this directory brought to the home while it followed."""
+        return 0 if self._upkeep is None else self._upkeep.stored
+
     async def run(self) -> Led:
         """Follow until this directory leads. Raises Conflict, Corrupt, StoreRefused at the start, as `Member.lead`."""
-        chain, self.notes = await self._member.find()
+        member = self._member
+        chain, self.notes = await member.find()
+        batch = self.notes.place.end.batch
+        self._upkeep = StandbyUpkeep(member.disk, chain, url=member.url, batch=batch, random=self._random)
         try:
             await self._catch_up(chain)
             is_time = self._may_lead_at_once()
@@ -128,6 +140,7 @@ class Standby:
                 await self._look(chain)
                 is_time = await self._is_time()
         finally:
+            self._upkeep.stop()
             self._catching_up.close()
 
     async def _catch_up(self, chain: Chain) -> None:
@@ -191,14 +204,28 @@ class Standby:
         end = self.notes.place.end
         self._follower.advance(end.segment, end.offset)
 
+    def _begin_anew(self) -> None:
+        self._follower.begin_anew()
+        if self._upkeep is not None:
+            self._upkeep.begin_anew()
+
     def _note_if_due(self) -> None:
         """Note the place now and then; not between a lead that was given up and its takeover, which notes it too."""
         now_ms = self._clock.boot_ms()
         if now_ms - self._noted_ms >= self._settings.place_ms and not self.notes.is_released:
             self._noted_ms = now_ms
             self._catching_up.note(self.notes)
-            self._follower.drop_segments()
-            self._follower.save_if_due()
+            if self._upkeep is not None and not self._upkeep.is_saving:
+                self._drop_and_save(self._upkeep)
+
+    def _drop_and_save(self, upkeep: StandbyUpkeep) -> None:
+        """Drop what the log dropped, and bring a checkpoint home where one is due.
+
+        Not while another is on its way: a log whose segments come and go faster than an upload would never have one.
+        """
+        self._follower.drop_segments()
+        if (position := self._follower.save_if_due()) is not None:
+            upkeep.start(position, self.notes)
 
     async def _is_time(self) -> bool:
         """Return whether the leader was silent for long enough, or gave up the lead."""

@@ -9,7 +9,7 @@ by its digest, and the place in the chain from which the open one must be read.
 from __future__ import annotations
 
 import hashlib
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -17,13 +17,26 @@ from tenure.chain.place import Place
 from tenure.errors import Corrupt
 from tenure.log.interface import Position
 
-__all__ = ["CHECKPOINTS", "SEGMENTS", "StoredCheckpoint", "StoredSegment", "checkpoint_key", "segment_key", "sha256"]
+__all__ = [
+    "CHECKPOINTS",
+    "FRONT_BYTES",
+    "SEGMENTS",
+    "StoredCheckpoint",
+    "StoredSegment",
+    "batch_of",
+    "checkpoint_key",
+    "number_of",
+    "segment_key",
+    "sha256",
+]
 
 CHECKPOINTS: Final = "checkpoint/"
 SEGMENTS: Final = "segments/"
 _MAGIC: Final = b"TENURSCP"
 _FORMAT: Final = 1
 _LENGTH_BYTES: Final = 4
+FRONT_BYTES: Final = len(_MAGIC) + _LENGTH_BYTES
+"""What comes before the head of an object."""
 
 
 def sha256(data: bytes) -> str:
@@ -50,6 +63,9 @@ class StoredCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     segments: list[StoredSegment]
     closed: dict[int, int]
     payload_sha256: str
+    #: The URL of the member that made it, empty where it has none, and what that was at the time.
+    made_by: str = ""
+    role: Literal["leader", "standby"] = "leader"
 
     def pack(self, payload: bytes) -> bytes:
         """Return the object."""
@@ -59,20 +75,31 @@ class StoredCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def unpack(cls, data: bytes, key: str) -> tuple[StoredCheckpoint, bytes]:
         """Decode an object into its head and its payload. Raises Corrupt."""
-        start = len(_MAGIC) + _LENGTH_BYTES
-        if data[: len(_MAGIC)] != _MAGIC or len(data) < start:
+        end = cls.head_end(data, key)
+        head = cls.decode(data[FRONT_BYTES:end], key)
+        payload = data[end:]
+        if sha256(payload) != head.payload_sha256:
+            raise Corrupt(f"{key} fails its digest: it is damaged in the store", key=key)
+        return head, payload
+
+    @staticmethod
+    def head_end(front: bytes, key: str) -> int:
+        """Return where the head of an object ends, by its first bytes. Raises Corrupt."""
+        if front[: len(_MAGIC)] != _MAGIC or len(front) < FRONT_BYTES:
             raise Corrupt(f"{key} is no checkpoint", key=key)
-        end = start + int.from_bytes(data[len(_MAGIC) : start], "little")
+        return FRONT_BYTES + int.from_bytes(front[len(_MAGIC) : FRONT_BYTES], "little")
+
+    @classmethod
+    def decode(cls, data: bytes, key: str) -> StoredCheckpoint:
+        """Decode the head of an object. Raises Corrupt."""
         try:
-            head = msgspec.json.decode(data[start:end], type=cls)
+            head = msgspec.json.decode(data, type=cls)
         except msgspec.MsgspecError as error:
             raise Corrupt(f"{key} cannot be read: {error}", key=key) from error
         if head.format > _FORMAT:
             message = f"{key} has format {head.format}, this program reads up to {_FORMAT}: use a newer one"
             raise Corrupt(message, code="format_too_new", key=key)
-        if sha256(data[end:]) != head.payload_sha256:
-            raise Corrupt(f"{key} fails its digest: it is damaged in the store", key=key)
-        return head, data[end:]
+        return head
 
 
 def checkpoint_key(epoch: int, batch: int) -> str:
@@ -80,6 +107,16 @@ def checkpoint_key(epoch: int, batch: int) -> str:
     return f"{CHECKPOINTS}{epoch:010d}-{batch:020d}"
 
 
+def batch_of(key: str) -> int:
+    """Return the batch before which a checkpoint is, by its key."""
+    return int(key.rpartition("-")[2])
+
+
 def segment_key(segment: StoredSegment) -> str:
     """Return the key of a sealed segment: whoever stores it stores the same bytes."""
     return f"{SEGMENTS}{segment.number:010d}-{segment.sha256[:32]}"
+
+
+def number_of(key: str) -> int:
+    """Return the number of a sealed segment, by its key."""
+    return int(key.removeprefix(SEGMENTS).partition("-")[0])

@@ -12,7 +12,7 @@ from tenure.chain.signs import Signs
 from tenure.chain.standby import Standby
 from tenure.clock import Clock
 from tenure.contract.replies.cluster import ClusterInfo, MemberInfo
-from tenure.http.api.chain_families import leader_families, shared_families
+from tenure.http.api.chain_families import checkpoints_family, leader_families, shared_families
 from tenure.http.api.prometheus import Family
 
 __all__ = ["ClusterView"]
@@ -37,6 +37,8 @@ class ClusterView:
         self.fenced = 0
         #: Bytes that were moved aside by those who followed here before.
         self.diverged_bytes = 0
+        #: Checkpoints that were brought to the home in earlier parts of this server's life.
+        self.checkpoints = 0
 
     def info(self) -> ClusterInfo:
         """Return what is known now."""
@@ -92,6 +94,8 @@ class ClusterView:
     def families(self, requests: Mapping[str, int]) -> Iterator[Family]:
         """Return the metrics of the home; ``requests`` are those to its store."""
         yield from shared_families(self.info(), takeovers=self.takeovers, fenced=self.fenced, requests=requests)
+        now = self.log or self.standby
+        yield checkpoints_family(self.checkpoints + (0 if now is None else now.checkpoints))
         if self.log is not None:
             yield from leader_families(self.log)
 

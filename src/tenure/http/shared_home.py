@@ -152,6 +152,7 @@ class SharedHome:
                 led = await asyncio.wrap_future(background().start(standby.run()))
             finally:
                 self._view.diverged_bytes += standby.diverged_bytes
+                self._view.checkpoints += standby.checkpoints
                 self._view.standby, self._view.next_leader = None, ""
             log_ms, boot_ms = standby.log_time_ms
             return led, state.take(log_ms=log_ms, boot_ms=boot_ms)
@@ -227,6 +228,8 @@ class SharedHome:
 
     async def _step_down(self, leadership: Leadership, broker: Broker) -> None:
         """Drop the broker and its state. What it had not shipped is moved aside when its directory follows again."""
+        if self._view.log is not None:
+            self._view.checkpoints += self._view.log.checkpoints
         lost, self._view.log = leadership.lost, None
         self._view.next_leader = self._successor or (lost.detail.get("leader", "") if lost is not None else "")
         self._giving = leadership if self._successor is not None else None

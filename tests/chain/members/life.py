@@ -14,6 +14,7 @@ from unittest import mock
 
 from tenure.broker.broker import Broker
 from tenure.chain.settings import ChainSettings
+from tenure.chain.stored_checkpoint import CHECKPOINTS, StoredCheckpoint, segment_key
 from tenure.core.state.snapshot import dump_state, dump_topic
 from tenure.core.state.state import State
 from tenure.errors import TenureError
@@ -71,7 +72,7 @@ def _chain_settings(random: Random) -> ChainSettings:
 def _engine_settings(random: Random, *, collects: bool) -> Settings:
     return Settings(
         segment_bytes=random.choice((2_048, 8_192)),
-        checkpoint_bytes=random.choice((4_000, 20_000)) if collects else 256 * _MIB,
+        checkpoint_bytes=random.choice((500, 4_000)) if collects else 256 * _MIB,
         inline_sync_us=0,
         sync_interval_ms=20,
     )
@@ -124,6 +125,7 @@ class Life:
             requests=len(self.store.calls),
             leads=sum(line.endswith(" leads") for line in self.story),
             handovers=sum(line.endswith(" gave the lead away") for line in self.story),
+            checkpoints=self.store.count("put_new", CHECKPOINTS),
             lives=1,
             virtual_s=self.loop.now_ms // 1000,
             **Counter(error for machine in self.machines for error in machine.ends),
@@ -227,6 +229,7 @@ class Life:
         await self._drain()
         await self._compare()
         self._check()
+        self._check_home()
         await self._start_cold()
 
     async def _drain(self) -> None:
@@ -286,6 +289,15 @@ class Life:
         report = check_history(self.shared.history, deliveries_max=DELIVERIES_MAX)
         if not report.ok:
             raise Anomaly("history", str(report))
+
+    def _check_home(self) -> None:
+        """Check that every segment is there which the two checkpoints need that a new member may begin at."""
+        objects = self.store.objects
+        for key in sorted((key for key in objects if key.startswith(CHECKPOINTS)), reverse=True)[:2]:
+            head, _ = StoredCheckpoint.unpack(objects[key][0], key)
+            for segment in head.segments:
+                if segment_key(segment) not in objects:
+                    raise Anomaly("broken_checkpoint", f"{key}, made by a {head.role}, needs {segment_key(segment)}")
 
     async def _start_cold(self) -> None:
         """Kill all members; one with an empty disk must serve what was there."""

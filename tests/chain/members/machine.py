@@ -19,7 +19,7 @@ from tests.lives.anomaly import Anomaly
 
 __all__ = ["Machine", "Setting"]
 
-_EXPECTED: Final = {"store_unknown", "store_refused", "chain_freed"}
+_EXPECTED: Final = {"store_unknown", "store_refused", "chain_freed", "left_behind"}
 """What a process may end with where the store loses nothing: it is started again."""
 
 

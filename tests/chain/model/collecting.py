@@ -9,7 +9,19 @@ from tests.chain.model.reading import sealed, start_of_bytes
 from tests.chain.model.rules import Case
 from tests.chain.model.world import Member, Role, World
 
-__all__ = ["checkpoint", "deletable", "delete", "freeable", "mark", "place_due", "reaches"]
+__all__ = [
+    "checkpoint",
+    "deletable",
+    "delete",
+    "delete_segment",
+    "freeable",
+    "land",
+    "mark",
+    "place_due",
+    "reaches",
+    "unnamed",
+    "upload",
+]
 
 
 def checkpoint(case: Case, world: World, member: Member) -> World:
@@ -21,6 +33,29 @@ def checkpoint(case: Case, world: World, member: Member) -> World:
     if case.rules.upload_first:
         segments = tuple(sorted({*segments, *sealed(case, member.at)}))
     return world._replace(checkpoint=member.at, segments=segments)
+
+
+def upload(case: Case, world: World, member: Member) -> World:
+    """Have a standby upload the sealed segments that it does not see in the home, and send a checkpoint after them."""
+    segments = tuple(sorted({*world.segments, *sealed(case, member.at)}))
+    return world._replace(segments=segments, uploads=tuple(sorted((*world.uploads, member.at))))
+
+
+def land(case: Case, world: World, number: int) -> World:
+    """Store the checkpoint of a standby, which may be far behind by now."""
+    uploads = tuple(each for each in world.uploads if each != number)
+    is_newest = next_slot(number) > next_slot(world.checkpoint) or not case.rules.newest_by_place
+    return world._replace(uploads=uploads, checkpoint=number if is_newest else world.checkpoint)
+
+
+def unnamed(case: Case, world: World) -> list[int]:
+    """Return the sealed segments that the newest checkpoint does not name. Nothing is dropped from these logs."""
+    return [number for number in world.segments if number not in sealed(case, world.checkpoint)]
+
+
+def delete_segment(world: World, number: int) -> World:
+    """Delete one sealed segment."""
+    return world._replace(segments=tuple(each for each in world.segments if each != number))
 
 
 def place_due(case: Case, world: World, member: Member) -> bool:

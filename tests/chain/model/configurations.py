@@ -34,6 +34,13 @@ SHORT: Final = {
         Bounds(2, 2, 2, crashes=0, collector=True), 1_931, rules=Rules(look_after_commit="never")
     ),
     "collector, segments of two links": _whole(Bounds(2, 3, 1, crashes=0, collector=True, segment_links=2), 4_091),
+    "standbys make checkpoints": _whole(Bounds(2, 2, 2, crashes=0, collector=True, standbys=True), 13_104),
+    "standbys make checkpoints, segments of two links": _whole(
+        Bounds(2, 3, 1, crashes=0, collector=True, standbys=True, segment_links=2), 21_356
+    ),
+    "standbys make checkpoints, three members": _whole(
+        Bounds(3, 1, 2, crashes=0, collector=True, standbys=True), 12_182
+    ),
     "machine set back": _whole(Bounds(2, 2, 1, crashes=0, collector=True, restores=1), 12_644),
     "machine set back with both clocks, a look at every commit": _whole(
         Bounds(2, 2, 1, crashes=0, collector=True, restores=1, clocks_go_back=True), 13_116, rules=_EVERY_LOOK
@@ -48,6 +55,9 @@ SHORT: Final = {
     ),
 }
 LONG: Final = {
+    "standbys make checkpoints, machine set back": _whole(
+        Bounds(2, 2, 1, crashes=0, collector=True, standbys=True, restores=1), 55_992
+    ),
     "collector, a crash, a burned disk": _whole(Bounds(2, 1, 2, crashes=1, burns=1, collector=True), 29_652),
     "three members, three fences, a crash": _whole(Bounds(3, 2, 3, crashes=1), 99_484),
     "collector, three members": _whole(Bounds(3, 2, 2, crashes=0, collector=True), 24_477),

@@ -35,6 +35,8 @@ class Rules:
     keep_fences: bool = True  # R6
     keep_open_segment: bool = True  # R6: the floor is where the open segment's bytes begin
     upload_first: bool = True  # R6: a checkpoint is written after the segments it names
+    keep_unnamed: bool = True  # R6: a sealed segment that no checkpoint names yet stays
+    newest_by_place: bool = True  # R6: of two checkpoints the one further on is the newer, whenever it was stored
     closed_epochs_only: bool = True  # R6: no slot of a living epoch is ever freed
     place_before_free: bool = True  # R6: the leader's durable place moves above an epoch before the epoch is freed
     keep_longer_than_grant: bool = True  # R6: what is freed was idle for longer than a grant
@@ -57,6 +59,7 @@ class Bounds:
     burns: int = 0  # ... and the directory is gone
     renewals: int = 0  # a leader fences itself
     collector: bool = False
+    standbys: bool = False  # members that read make checkpoints too, and each may land at any later time
     segment_links: int = 1
     restores: int = 0  # a leader's machine is set back to a snapshot
     restored_candidates: bool = False  # ... or a candidate's, taken while its fence is under way

@@ -25,8 +25,11 @@ def all_steps(case: Case, world: World) -> Iterator[Step]:
             yield from member_steps(case, world, index)
             yield from _leader_steps(case, world, index)
             yield from _collector_steps(case, world, member)
+            yield from _standby_steps(case, world, member)
             yield from _fault_steps(case, world, index)
         before = member
+    for number in world.uploads:
+        yield f"the checkpoint of {_named(number)} lands", partial(collecting.land, case, world, number)
     if world.left.forgets and world.slots[-1] != GENESIS:
         yield f"the store forgets {_named(world.slots[-1])}", partial(faults.forget, case, world)
 
@@ -126,6 +129,16 @@ def _collector_steps(case: Case, world: World, member: Member) -> Iterator[Step]
             yield f"mark epoch {epoch}", partial(collecting.mark, case, world, epoch)
     for number in deletable:
         yield f"delete {_named(number)}", partial(collecting.delete, world, number)
+    if not case.rules.keep_unnamed and world.checkpoint:
+        for number in collecting.unnamed(case, world):
+            yield f"delete the segment of {_named(number)}", partial(collecting.delete_segment, world, number)
+
+
+def _standby_steps(case: Case, world: World, member: Member) -> Iterator[Step]:
+    if not case.bounds.standbys or member.role != Role.WALKING or member.at in world.uploads:
+        return
+    if next_slot(member.at) > next_slot(world.checkpoint):
+        yield f"send a checkpoint of {_named(member.at)}", partial(collecting.upload, case, world, member)
 
 
 def _fault_steps(case: Case, world: World, index: int) -> Iterator[Step]:

@@ -20,6 +20,7 @@ def _variant(rules: Rules, bounds: Bounds, breaks: str) -> Variant:
 
 _PAIR: Final = Bounds(members=2, operations=1, fences=1, crashes=0)
 _COLLECTED: Final = Bounds(members=2, operations=2, fences=2, crashes=0, collector=True)
+_STANDBYS: Final = Bounds(members=2, operations=2, fences=2, crashes=0, collector=True, standbys=True)
 _CROWD: Final = Bounds(members=3, operations=2, fences=2, crashes=0, collector=True)
 _ALONE: Final = Bounds(members=1, operations=2, fences=3, crashes=1, renewals=1, collector=True)
 _RESTORED: Final = Bounds(members=2, operations=2, fences=1, crashes=0, collector=True, restores=1)
@@ -47,6 +48,8 @@ VARIANTS: Final = {
     "links of the open segment are freed": _variant(
         Rules(keep_open_segment=False), Bounds(1, 2, 1, crashes=0, renewals=1, collector=True, segment_links=2), "stuck"
     ),
+    "a segment goes that no checkpoint names yet": _variant(Rules(keep_unnamed=False), _STANDBYS, "payload"),
+    "a late checkpoint replaces a newer one": _variant(Rules(newest_by_place=False), _STANDBYS, "stuck"),
     "a checkpoint names a segment that is not uploaded": _variant(Rules(upload_first=False), _ALONE, "payload"),
     # A memory that goes back.
     "a restored leader does not look": _variant(Rules(look_after_commit="never"), _RESTORED, "lost"),

@@ -97,6 +97,7 @@ class World(NamedTuple):
     marks: Numbers = ()  # freed epochs
     checkpoint: int = NONE  # the newest
     segments: Numbers = ()  # uploaded sealed segments, each by its last link
+    uploads: Numbers = ()  # checkpoints of standbys on their way: the home was seen to hold their segments
     top: int = GENESIS  # the newest of all links that were acknowledged or led from: they must form one history
     denied: Numbers = ()  # operations whose callers were told that nothing changed
 

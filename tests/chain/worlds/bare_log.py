@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Final
 
-from tenure.chain.home_upkeep import HomeUpkeep
+from tenure.chain.home_upkeep import LeaderUpkeep
 from tenure.chain.leadership import Leadership
 from tenure.chain.link import Run
 from tenure.chain.notes import Notes, NotesFile
@@ -33,7 +33,7 @@ class BareLog:
         self.disk = disk
         self.leadership = leadership
         self.notes = NotesFile(disk, notes)
-        self._upkeep = HomeUpkeep(disk, leadership, self.notes)
+        self._upkeep = LeaderUpkeep(disk, leadership, self.notes)
         self._noted_ms = leadership.clock.boot_ms()
         self._ops: list[int] = []
         self._segment = 0
@@ -91,7 +91,7 @@ class BareLog:
         if end.batch:
             position = Position(end.segment, end.offset, end.batch + 1)
             checkpoint.save(self.disk, position, b"%d operations" % end.batch)
-            await self._upkeep.save(position)
+            await self._upkeep.save(position, self.notes.notes)
 
     async def _ship(self, runs: Sequence[Run], *, last_batch: int, is_released: bool = False) -> None:
         before = self.leadership.place

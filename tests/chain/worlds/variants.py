@@ -12,7 +12,7 @@ import msgspec
 from tenure.chain import leadership, member, notes, space
 from tenure.chain.catch_up import CatchUp
 from tenure.chain.chain import Chain
-from tenure.chain.home_upkeep import HomeUpkeep
+from tenure.chain.home_upkeep import LeaderUpkeep
 from tenure.chain.leadership import Leadership, Lost
 from tenure.chain.link import Link
 from tenure.chain.notes import Notes, save_notes
@@ -99,12 +99,12 @@ async def _no_look_after_fence(chain: Chain, place: Place, data: bytes) -> None:
     """Lead without a look."""
 
 
-_save = HomeUpkeep.save
+_save = LeaderUpkeep.save
 
 
-async def _save_without_note(self: HomeUpkeep, position: Any) -> None:
+async def _save_without_note(self: LeaderUpkeep, position: Any, kept: Notes) -> None:
     with mock.patch.object(self._notes, "save"):
-        await _save(self, position)
+        await _save(self, position, kept)
 
 
 def _save_without_nonce(disk: Disk, kept: Notes) -> None:
@@ -155,7 +155,7 @@ VARIANTS: Final[dict[str, Variant]] = {
         ((Leadership, "_verdict", _verdict_without_directory),), ("memory",)
     ),
     "the place is not noted before an epoch is freed": Variant(
-        ((HomeUpkeep, "save", _save_without_note),), ("collect", "long", "ambush")
+        ((LeaderUpkeep, "save", _save_without_note),), ("collect", "long", "ambush")
     ),
     "links of own epochs are not compared": Variant(((CatchUp, "_apply", _apply_without_own),), ("memory",)),
 }

@@ -59,4 +59,4 @@ class WholeLog:
             return  # a broker makes checkpoints of what is synced
         position = self._log.position()
         checkpoint.save(self.disk, position, b"state at %d" % position.batch)
-        await self._log._upkeep.save(position)
+        await self._log._upkeep.save(position, self._log._notes.notes)

@@ -23,7 +23,6 @@ __all__ = ["Checkpoints"]
 
 logger = logging.getLogger("tenure.broker")
 
-_SHARE = 8
 T = TypeVar("T")
 
 
@@ -80,7 +79,7 @@ class Checkpoints:
                 self._note(error)
             finally:
                 await self._run(self._making.close)
-                self._due_bytes = self._engine.log_bytes + max(self._engine.settings.checkpoint_bytes, _SHARE * size)
+                self._due_bytes = self._engine.log_bytes + self._engine.settings.checkpoint_due_bytes(size)
                 self._making = None
         return size > 0
 

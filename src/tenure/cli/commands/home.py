@@ -14,13 +14,14 @@ from tenure.chain.adopt import adopt as adopt_log
 from tenure.chain.fetch import fetch_log
 from tenure.chain.inspect import home_status
 from tenure.chain.settings import ChainSettings
+from tenure.chain.stored_checkpoint import StoredCheckpoint
 from tenure.cli import screen
 from tenure.cli.commands.directory import open_disk
 from tenure.cli.commands.verify_home import open_home, show_verified, verify_url
 from tenure.cli.main import OK
 from tenure.cli.options import AsJson, Directory, KeepLeases
 from tenure.cli.screen import Payload, Shown
-from tenure.cli.words import count, format_path, size
+from tenure.cli.words import age, count, format_path, size
 from tenure.clock import SystemClock
 from tenure.objects.background import background
 from tenure.objects.store import open_store
@@ -94,10 +95,15 @@ def _status(url: str) -> Shown:
         "segments": found.segments,
         "segment_bytes": found.segment_bytes,
         "checkpoints": found.checkpoints,
+        "checkpoint": None if found.newest is None else _checkpoint(*found.newest),
         "released": found.last.is_released,
         "leader": found.leader.url if found.leader is not None else None,
     }
     return payload, OK
+
+
+def _checkpoint(head: StoredCheckpoint, stored_ms: int) -> Payload:
+    return {"batch": head.position.batch - 1, "made_by": head.made_by, "role": head.role, "stored_ms": stored_ms}
 
 
 def _show_status(console: Console, payload: Payload) -> None:
@@ -105,6 +111,10 @@ def _show_status(console: Console, payload: Payload) -> None:
     console.print(f"{count(payload['links'], 'link')}, {size(payload['link_bytes'])}")
     console.print(f"{count(payload['segments'], 'sealed segment')}, {size(payload['segment_bytes'])}")
     console.print(count(payload["checkpoints"], "checkpoint"))
+    if (newest := payload["checkpoint"]) is not None:
+        by = f"the {newest['role']} {screen.escape(newest['made_by'])}".rstrip()
+        ago = age(max(0, SystemClock().wall_ms() - newest["stored_ms"]))
+        console.print(f"the newest is of batch {newest['batch']:,}, made by {by} {ago} ago")
     if payload["released"]:
         console.print("nobody leads it: the last leader has given it up")
     else:

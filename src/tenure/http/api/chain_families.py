@@ -9,7 +9,7 @@ from tenure.chain.shipped import ShippedLog
 from tenure.contract.replies.cluster import ClusterInfo
 from tenure.http.api.prometheus import Family, histogram
 
-__all__ = ["alone_families", "leader_families", "shared_families"]
+__all__ = ["alone_families", "checkpoints_family", "leader_families", "shared_families"]
 
 _SEEN_MS: Final = 60_000
 """A server whose last sign of life is older counts for none."""
@@ -51,6 +51,7 @@ def alone_families(log: ShippedLog) -> Iterator[Family]:
     state = _state_figures(leadership.epoch, fenced=metrics.fenced, diverged_bytes=metrics.diverged_bytes)
     yield _bill(leadership.chain.store.store.metrics.requests)
     yield from _families(state)
+    yield checkpoints_family(log.checkpoints)
     yield from leader_families(log)
 
 
@@ -68,6 +69,12 @@ def leader_families(log: ShippedLog) -> Iterator[Family]:
     links = [("", {"kind": kind}, float(count)) for kind, count in metrics.links.items()]
     yield Family("tenure_chain_links_total", "counter", "Links created.", links)
     yield histogram("tenure_chain_put_seconds", "How long a link took until the home had it.", metrics.put_s)
+
+
+def checkpoints_family(count: int) -> Family:
+    """Return how many checkpoints this process brought to the home, whatever it was at the time."""
+    about = "Checkpoints that this process stored in the home."
+    return Family("tenure_chain_checkpoints_total", "counter", about, [("", {}, float(count))])
 
 
 def _bill(requests: Requests) -> Family:
