@@ -197,7 +197,7 @@ class Leadership:
     async def renew(self, nonce: bytes) -> None:
         """End this epoch and begin the next one, led by this process too. ``nonce`` is durable already.
 
-        Raises as ``ship``, and Corrupt or Freed where the fence does not end the epoch.
+        Raises as ``ship``.
         """
         if self.lost is not None:
             raise self.lost
@@ -206,7 +206,12 @@ class Leadership:
         fence = Link(Kind.FENCE, *about, url=self.fence.url, beat_ms=self.fence.beat_ms)
         data = fence.pack()
         sent_digest = await self._create(data, self.is_over)
-        await self._until_answered(lambda: _check_fence(self.chain, place, data))
+        try:
+            await self._until_answered(lambda: _check_fence(self.chain, place, data))
+        except Freed as error:
+            raise self._lose(self._left_behind()) from error
+        except Corrupt as error:
+            raise self._lose(error) from error
         self.metrics.count_fence()
         self.fence = self.last = fence
         self.place = place.after(fence, sent_digest)
@@ -294,8 +299,8 @@ class Leadership:
 
     def _left_behind(self) -> Indeterminate:
         return Indeterminate(
-            f"epoch {self.epoch} ended and was cleared away while this process stood still: it cannot go on, and "
-            "whether the last writes happened is unknown. Start it again",
+            f"epoch {self.epoch} ended and was cleared away while this process stood still: it leads no more, and "
+            "whether the last writes happened is unknown. Repeat them with the same keys",
             code="left_behind",
             epoch=self.epoch,
         )

@@ -155,13 +155,17 @@ class Life:
             self.add_machine().start()
         await self._prepare()
         self._start_clients()
+        await self._befall(steps)
+        await asyncio.sleep(1)
+        await self._end()
+
+    async def _befall(self, steps: Sequence[int]) -> None:
+        """Do to the machines what the seed says; a directed life has a story of its own instead."""
         for number in steps:
             random = Random(f"step {self.seed} {number}")
             await asyncio.sleep(random.choice((0.1, 1, 3)) * random.random())
             self._look()
             strike(self, random)  # type: ignore[arg-type]
-        await asyncio.sleep(1)
-        await self._end()
 
     async def _prepare(self) -> None:
         """Wait for the first leader, and make the topics."""
