@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from math import inf
 from time import perf_counter
 from typing import TypeVar
@@ -184,7 +185,7 @@ class Leadership:
         creating = self.chain.create(place.epoch, place.number, data, is_over=is_over)
         found, sent_digest = await asyncio.gather(creating, _digest(data))  # in this order
         if found is not None:
-            raise self._lose(await self._verdict(found))
+            raise self._lose(await self._until_answered(partial(self._verdict, found)))
         return sent_digest
 
     def _lose(self, error: Lost) -> Lost:
@@ -273,7 +274,7 @@ class Leadership:
         return self.clock.boot_ms() - boot_ms > lapse_ms or not 0 <= self.clock.wall_ms() - wall_ms <= lapse_ms
 
     async def _until_answered(self, look: Callable[[], Awaitable[T]]) -> T:
-        """Look until the store answers: what is stored counts only after the look, so giving up would help nobody.
+        """Look until the store answers: what is stored, or what it means, is known only then.
 
         Raises OutcomeUnknown once this process ends, and what the look finds.
         """
