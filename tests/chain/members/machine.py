@@ -95,6 +95,8 @@ class Machine:
             self._boot()
 
     def _boot(self) -> None:
+        """Begin another boot: its clock began some time ago, and at another time than those of other machines."""
+        self.clock.boot_behind_ms = self._setting.now_ms() - self.random.randrange(1_000_000)
         self._boots += 1
         self.clock.boot_id = f"boot {self._boots} of {self.name}"
 
