@@ -491,6 +491,34 @@ async def test_a_leader_may_end_its_own_epoch_and_lead_the_next(world: World):
 
 
 @story
+async def test_a_leader_that_ends_an_epoch_which_was_cleared_away_knows_that_it_leads_no_more(world: World):
+    leader = await world.lead()
+    await ship(leader, b"a")
+    world.sim.objects[mark_key(leader.epoch)] = (b"freed", 0)
+    with pytest.raises(Indeterminate) as caught:
+        await leader.renew(b"s" * 16)
+    assert caught.value.code == "left_behind"
+    assert leader.lost is caught.value
+
+
+@pytest.mark.parametrize("renews", [False, True])
+def test_a_leader_that_is_overtaken_says_so_also_where_the_store_refuses_its_look(renews: bool):
+    async def run() -> None:
+        world = World()
+        await world.create()
+        leader = await world.lead()
+        await ship(leader, b"a")
+        await world.lead()
+        key, faults = mark_key(leader.epoch), list[Fault](["refused"])
+        world.sim.hook = lambda call: faults.pop() if faults and call.key == key else None
+        with pytest.raises(NotLeader):
+            await (leader.renew(b"t" * 16) if renews else ship(leader, b"b"))
+        assert leader.lost is not None
+
+    asyncio.run(run())
+
+
+@story
 async def test_a_memory_from_before_its_own_directorys_next_life_does_not_say_that_nothing_happened(world: World):
     """The next life may have shipped, as its tail, the very batch that the old memory still waits for."""
     leader = await world.lead()

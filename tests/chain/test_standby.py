@@ -10,12 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from tenure.broker.warm_state import WarmState
+from tenure.chain.keys import mark_key
 from tenure.chain.member import Led, Member
 from tenure.chain.open import retrying_store
 from tenure.chain.settings import ChainSettings
 from tenure.chain.shipped import ShippedLog
 from tenure.chain.standby import Standby
-from tenure.errors import NotLeader
+from tenure.errors import Indeterminate, NotLeader
 from tenure.log.disk import Disk
 from tenure.objects.background import background
 from tenure.settings import Settings
@@ -333,4 +334,19 @@ def test_a_warm_state_follows_the_log_and_an_engine_opens_from_it():
     running.wait_for(log)
     assert warm.position is not None
     assert warm.position.batch == log.leadership.place.end.batch + 1
+    running.stop()
+
+
+def test_a_standby_whose_place_was_freed_tries_on_until_a_checkpoint_is_listed():
+    store = SimStore()
+    _, log = first_leader(store)
+    put(log, b"a")
+    other = Machine(store, "bb")
+    running = Running(other.standby())
+    running.wait_for(log)
+    store.objects[mark_key(log.leadership.epoch)] = (b"freed", 0)
+    with pytest.raises(Indeterminate):
+        background().run(log.leadership.renew(bytes(16)))  # its void fence lies in the slot that is read next
+    running.looks(20)
+    assert not running.is_done
     running.stop()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from math import inf
 from time import perf_counter
 from typing import TypeVar
@@ -198,7 +199,7 @@ class Leadership:
         creating = self.chain.create(place.epoch, place.number, data, is_over=is_over)
         found, sent_digest = await asyncio.gather(creating, _digest(data))  # in this order
         if found is not None:
-            raise self._lose(await self._verdict(found))
+            raise self._lose(await self._until_answered(partial(self._verdict, found)))
         return sent_digest
 
     def _lose(self, error: Lost) -> Lost:
@@ -211,7 +212,7 @@ class Leadership:
     async def renew(self, nonce: bytes) -> None:
         """End this epoch and begin the next one, led by this process too. ``nonce`` is durable already.
 
-        Raises as ``ship``, and Corrupt or Freed where the fence does not end the epoch.
+        Raises as ``ship``.
         """
         if self.lost is not None:
             raise self.lost
@@ -220,7 +221,12 @@ class Leadership:
         fence = Link(Kind.FENCE, *about, url=self.fence.url, beat_ms=self.fence.beat_ms)
         data = fence.pack()
         sent_digest = await self._create(data, self.is_over)
-        await self._until_answered(lambda: _check_fence(self.chain, place, data))
+        try:
+            await self._until_answered(lambda: _check_fence(self.chain, place, data))
+        except Freed as error:
+            raise self._lose(self._left_behind()) from error
+        except Corrupt as error:
+            raise self._lose(error) from error
         self.metrics.count_fence()
         self.fence = self.last = fence
         self.place = place.after(fence, sent_digest)
@@ -282,7 +288,7 @@ class Leadership:
         return self.clock.boot_ms() - boot_ms > lapse_ms or not 0 <= self.clock.wall_ms() - wall_ms <= lapse_ms
 
     async def _until_answered(self, look: Callable[[], Awaitable[T]]) -> T:
-        """Look until the store answers: what is stored counts only after the look, so giving up would help nobody.
+        """Look until the store answers: what is stored, or what it means, is known only then.
 
         Raises OutcomeUnknown once this process ends, and what the look finds.
         """
@@ -308,8 +314,8 @@ class Leadership:
 
     def _left_behind(self) -> Indeterminate:
         return Indeterminate(
-            f"epoch {self.epoch} ended and was cleared away while this process stood still: it cannot go on, and "
-            "whether the last writes happened is unknown. Start it again",
+            f"epoch {self.epoch} ended and was cleared away while this process stood still: it leads no more, and "
+            "whether the last writes happened is unknown. Repeat them with the same keys",
             code="left_behind",
             epoch=self.epoch,
         )

@@ -188,13 +188,16 @@ class Standby:
         return pause_ms
 
     async def _look(self, chain: Chain) -> None:
-        """Read what came since; where the store or the disk does not let it, the next look tries again."""
+        """Read what came since; where the store or the disk does not let it, the next look tries again.
+
+        So it does where links were freed and no checkpoint beyond them is listed yet. Only damage is raised.
+        """
         self._links = 0
         try:
             self.notes = await self._catching_up.go_on(chain, self.notes, proves_end=False)
             self._fold()
             self._note_if_due()
-        except (OutcomeUnknown, StoreRefused, OSError) as error:
+        except (OutcomeUnknown, StoreRefused, Freed, OSError) as error:
             _warn("follow its leader", error)
             self._silence.begin()  # nothing was seen, which is not the same as silence
             return

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from tenure.broker.broker import Broker
 from tenure.broker.open import Replay, open_watched
 from tenure.broker.warm_state import Warm, WarmState
+from tenure.chain.chain import Freed
 from tenure.chain.keeper import Keeper
 from tenure.chain.leadership import Leadership, Lost
 from tenure.chain.member import Led, Member
@@ -26,7 +27,7 @@ from tenure.chain.signs import Seen, Signs
 from tenure.chain.standby import Standby
 from tenure.clock import Clock
 from tenure.contract.replies.cluster import ClusterInfo
-from tenure.errors import Conflict, NotLeader, TenureError
+from tenure.errors import Conflict, NotLeader, Overloaded, TenureError
 from tenure.http.api.prometheus import Family
 from tenure.http.cluster_view import ClusterView
 from tenure.http.log_home import explained, open_home_store
@@ -44,8 +45,10 @@ _HOLD_S: Final = 1.0
 """How long a request waits here until somebody is known to lead: a leader counts as lost after two beats, and is
 replaced within less than this.
 """
-_GOES_ON: Final = {"not_leader", "overtaken"}
+_GOES_ON: Final = {"not_leader", "overtaken", "left_behind"}
 """What a leader may lose its lead with and follow: its state is dropped, and read again from the chain."""
+_TRIED_AGAIN: Final = (OutcomeUnknown, StoreRefused, Freed, Overloaded)
+"""What does not end a server that has found its home once: the store may come back, and the disk may have room."""
 
 
 class Stage(Protocol):
@@ -112,16 +115,16 @@ class SharedHome:
             self._on_end()
 
     async def _follow_on(self) -> tuple[Led, Warm | None] | None:
-        """Follow until this server leads; None where the store does not answer, and it should be tried again.
+        """Follow until this server leads; None where store or disk do not let it now.
 
         Only the first start of a server ends with that: its address or its keys may be wrong.
         """
         try:
             return await self._follow()
-        except (OutcomeUnknown, StoreRefused) as error:
+        except _TRIED_AGAIN as error:
             if not self._settled.is_set():
                 raise
-            log.warning("%s", error.message)
+            log.warning("this server cannot follow; it tries on: %s", error.message)
             await asyncio.sleep(self._settings.chain.backoff_ms_max / 1000)
             return None
 

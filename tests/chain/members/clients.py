@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from random import Random
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
 
 from tenure.broker.broker import Broker
+from tenure.chain.shipped import ShippedLog
 from tenure.contract.replies import Grant, Settled
 from tenure.errors import Closed, Conflict, Indeterminate, NotLeader, Overloaded, TenureError
 from tenure.testing import History
@@ -37,6 +39,7 @@ LEASE_MS: Final = 1_500
 _PATIENCE_S: Final = (0.2, 1.0, 3.0)
 _PAUSE_S: Final = 0.1
 _GIVES_UP: Final = 40
+_LETS_GO: Final = 0.5
 
 
 class Unknown(Exception):
@@ -51,6 +54,10 @@ class Shared(NamedTuple):
     now_ms: Callable[[], int]
     acked: list[int]
     """The seqs of the log whose append was answered."""
+    epochs: list[int]
+    """The epochs from which a read was answered, as long as each is later than the one before."""
+    anomalies: list[Anomaly]
+    """What was answered and must not have been, also to a client that does not wait any more."""
 
 
 class Client:
@@ -100,7 +107,10 @@ def _forget(asking: asyncio.Task[object]) -> None:
 
 
 class Producer(Client):
-    """Appends with a key, or with its own numbers, and repeats a call whose outcome is unknown."""
+    """Appends with a key, or with its own numbers, and repeats a call whose outcome is unknown.
+
+    A call of which it is told that nothing happened is not always repeated: a repeat would hide that it happened.
+    """
 
     async def run(self, topic: str) -> None:
         number = 0
@@ -116,6 +126,7 @@ class Producer(Client):
         self._note(topic, ids, "invoke")
         is_unknown = False
         for _ in range(_GIVES_UP):
+            sent_ms = self._now_ms()
             try:
                 produced = await self.call(lambda broker: broker.produce(topic, records, **mark))
             except Unknown:
@@ -126,7 +137,8 @@ class Producer(Client):
                 self._note(topic, ids, "ok")
                 return
             except TenureError:
-                pass
+                if self._now_ms() > sent_ms and not is_unknown and self._random.random() < _LETS_GO:
+                    break  # a leader had it, and said that nothing happened: so it must never be seen
             else:
                 self._note(topic, ids, "ok", seqs=produced.seqs)
                 if topic == LOG:
@@ -248,20 +260,30 @@ class Worker(Client):
 
 
 class Reader(Client):
-    """Reads where the log ends: every answer must know all that was acknowledged before it was decided."""
+    """Reads where the log ends, at one member: an answer knows all that was acknowledged before it was decided, and
+    comes from no earlier epoch than one before it.
 
-    async def run(self) -> None:
+    Each member has its reader, so that one that lost its lead is asked whether or not clients have found the next.
+    """
+
+    async def run(self, at: int) -> None:
         while True:
             await self.pause()
-            try:
+            self._at = at
+            with suppress(TenureError, Unknown):
                 await self.call(self._look)
-            except (TenureError, Unknown):
-                self._at += 1
 
     async def _look(self, broker: Broker) -> None:
-        acked, head = max(self._shared.acked, default=0), broker.topic(LOG).head_seq
+        shared, acked, head = self._shared, max(self._shared.acked, default=0), broker.topic(LOG).head_seq
+        epoch = cast("ShippedLog", broker._engine.log).leadership.epoch
         if head < acked:
-            raise Anomaly("stale", f"{head} is answered for the head of the log, and {acked} was acknowledged before")
+            message = f"{head} is answered for the head of the log, and {acked} was acknowledged before"
+            shared.anomalies.append(Anomaly("stale", message))
+        if not shared.epochs or epoch > shared.epochs[-1]:
+            shared.epochs.append(epoch)
+        elif epoch < shared.epochs[-1]:
+            message = f"a read is answered from epoch {epoch}, and one was from epoch {shared.epochs[-1]} before"
+            shared.anomalies.append(Anomaly("stale", message))
 
 
 def id_of(data: bytes | None) -> str:

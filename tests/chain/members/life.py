@@ -37,6 +37,7 @@ from tests.chain.members.clients import (
 )
 from tests.chain.members.loop import MembersLoop
 from tests.chain.members.machine import Machine, Setting
+from tests.chain.members.nemesis import MEMBER_DEEDS
 from tests.chain.members.store import ProcessClient
 from tests.chain.worlds.blocking import InlineBackground, owner
 from tests.chain.worlds.nemesis import strike
@@ -46,7 +47,21 @@ from tests.lives.anomaly import Anomaly
 __all__ = ["STEPS", "TRAITS", "Life"]
 
 STEPS: Final = 6
-TRAITS: Final = ("away", "shadow", "release", "join", "collect", "slow", "lossy", "late", "ambush")
+TRAITS: Final = (
+    "away",
+    "shadow",
+    "release",
+    "join",
+    "collect",
+    "slow",
+    "lossy",
+    "late",
+    "ambush",
+    "clock",
+    "orphan",
+    "restart",
+    "reply",
+)
 _END_S: Final = 120
 _MIB: Final = 1 << 20
 
@@ -60,7 +75,7 @@ def _chain_settings(random: Random) -> ChainSettings:
         prove_ms=900,
         hint_ms=250,
         beat_ms=100,
-        grant_ms=300,
+        grant_ms=random.choice((300, 300, 700)),
         poll_ms=30,
         place_ms=300,
         epoch_links_max=random.choice((8, 25, 1000)),
@@ -100,7 +115,7 @@ class Life:
         )
         self._machine_count = random.choice((2, 2, 3))
         self.machines: list[Machine] = []
-        self.shared = Shared(self.machines, History(), lambda: self.loop.now_ms, [])
+        self.shared = Shared(self.machines, History(), lambda: self.loop.now_ms, [], [], [])
         self._clients: list[asyncio.Task[None]] = []
         #: Set once every fault has ended.
         self.is_healed = False
@@ -157,13 +172,17 @@ class Life:
             self.add_machine().start()
         await self._prepare()
         self._start_clients()
+        await self._befall(steps)
+        await asyncio.sleep(1)
+        await self._end()
+
+    async def _befall(self, steps: Sequence[int]) -> None:
+        """Do to the machines what the seed says; a directed life has a story of its own instead."""
         for number in steps:
             random = Random(f"step {self.seed} {number}")
             await asyncio.sleep(random.choice((0.1, 1, 3)) * random.random())
             self._look()
-            strike(self, random)  # type: ignore[arg-type]
-        await asyncio.sleep(1)
-        await self._end()
+            strike(self, random, MEMBER_DEEDS)  # type: ignore[arg-type]
 
     async def _prepare(self) -> None:
         """Wait for the first leader, and make the topics."""
@@ -198,12 +217,14 @@ class Life:
             self._client("p1", Producer).run(LOG),
             self._client("w0", Worker).run(),
             self._client("w1", Worker).run(),
-            self._client("r0", Reader).run(),
+            *(self._client(f"r{at}", Reader).run(at) for at in range(self._machine_count)),
         ]
         self._clients = [asyncio.get_running_loop().create_task(each) for each in work]
 
     def _look(self) -> None:
         """Raise what somebody found meanwhile."""
+        if self.shared.anomalies:
+            raise self.shared.anomalies[0]
         for machine in self.machines:
             if machine.anomaly is not None:
                 raise machine.anomaly

@@ -95,6 +95,11 @@ class Process:
         return asyncio.get_running_loop().create_task(self._handle(act), context=self.context.copy())
 
     @property
+    def has_settled(self) -> bool:
+        """Whether it has led or followed: from then on its store does not end it."""
+        return self.home._settled.is_set()
+
+    @property
     def state(self) -> State | None:
         """What the process has folded, as leader or as standby; None where it is neither yet."""
         if self.broker is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -13,19 +13,19 @@ from tests.chain.worlds.machine import Machine
 if TYPE_CHECKING:
     from tests.chain.worlds.world import World
 
-__all__ = ["TRAITS", "strike"]
+__all__ = ["DEEDS", "TRAITS", "Deed", "later", "strike"]
 
 Deed = Callable[["World", Machine, Random], None]
 _MACHINES_MAX = 4
 
 
-def strike(world: World, random: Random) -> None:
+def strike(world: World, random: Random, deeds: Sequence[tuple[str, float, Deed]] | None = None) -> None:
     """Do one thing to one machine, more often to one that leads."""
     machines = [machine for machine in world.machines if machine.is_on]
     if not machines:
         return
     machine = random.choices(machines, [4 if each.is_leading else 1 for each in machines])[0]
-    chosen = [(weight, deed) for trait, weight, deed in DEEDS if not trait or trait in world.traits]
+    chosen = [(weight, deed) for trait, weight, deed in deeds or DEEDS if not trait or trait in world.traits]
     [deed] = random.choices([deed for _, deed in chosen], [weight for weight, _ in chosen])
     deed(world, machine, random)
 
@@ -43,7 +43,7 @@ def pause(world: World, machine: Machine, random: Random) -> None:
             machine.clock.wall_behind_ms += ms
         machine.go_on()
 
-    _later(world, ms / 1000, go_on)
+    later(world, ms / 1000, go_on)
 
 
 def kill(world: World, machine: Machine, random: Random) -> None:
@@ -53,7 +53,7 @@ def kill(world: World, machine: Machine, random: Random) -> None:
     off_s = random.choice((0.0, 0.5, 3.0, 6.0))
     world.say(f"{machine.name} is killed ({mode or kind}) for {off_s} s")
     machine.kill(mode, loses_disk=kind == "disk")
-    _later(world, off_s, machine.start)
+    later(world, off_s, machine.start)
 
 
 def ambush(world: World, machine: Machine, random: Random) -> None:
@@ -63,7 +63,7 @@ def ambush(world: World, machine: Machine, random: Random) -> None:
     def spring() -> None:
         world.say(f"{machine.name} is killed {'before' if is_before else 'after'} its link lands")
         machine.kill()
-        _later(world, 0, machine.start)
+        later(world, 0, machine.start)
 
     world.store.ambushes[machine.name] = (is_before, spring)
     if random.random() < 0.5:
@@ -77,7 +77,7 @@ def shadow(world: World, machine: Machine, random: Random) -> None:
     ms = random.randint(900, 2_500)
     world.say(f"{machine.name} is stopped for {ms} ms, and the fences of others are slow")
     machine.stop()
-    _later(world, ms / 1000, machine.go_on)
+    later(world, ms / 1000, machine.go_on)
     for other in world.machines:
         if other is not machine:
             world.store.delays_s[other.name] = random.uniform(2, 9)
@@ -88,7 +88,7 @@ def cut_off(world: World, machine: Machine, random: Random) -> None:
     s = random.uniform(0.2, 8)
     world.say(f"{machine.name} is cut off for {s:.1f} s")
     world.store.cut_off(machine.name, random.choice(("lost_request", "lost_request", "lost_reply", "refused")))
-    _later(world, s, lambda: world.store.reconnect(machine.name))
+    later(world, s, lambda: world.store.reconnect(machine.name))
 
 
 def go_away(world: World, machine: Machine, random: Random) -> None:
@@ -100,7 +100,7 @@ def go_away(world: World, machine: Machine, random: Random) -> None:
     def come_back() -> None:
         world.store.is_away = False
 
-    _later(world, s, come_back)
+    later(world, s, come_back)
 
 
 def release(world: World, machine: Machine, random: Random) -> None:
@@ -137,7 +137,7 @@ def set_clock(world: World, machine: Machine, random: Random) -> None:
     world.say(f"the wall clock of {machine.name} is set")
 
 
-def _later(world: World, s: float, act: Callable[[], None]) -> None:
+def later(world: World, s: float, act: Callable[[], None]) -> None:
     """Do something after a while, unless every fault has ended by then."""
     asyncio.get_running_loop().call_later(s, lambda: None if world.is_healed else act())
 

@@ -61,6 +61,8 @@ class WorldStore(SimStore):
         self.ambushes: dict[str, tuple[bool, Callable[[], None]]] = {}
         #: How long the next create of a link by a client is on its way.
         self.delays_s: dict[str, float] = {}
+        #: How long the reply to the next create of a link by a client is on its way.
+        self.reply_delays_s: dict[str, float] = {}
         self.hook = self._fate
 
     def heal(self) -> None:
@@ -68,6 +70,7 @@ class WorldStore(SimStore):
         self.chances, self._slow, self.is_away = {}, 0.0, False
         self.ambushes.clear()
         self.delays_s.clear()
+        self.reply_delays_s.clear()
         for name in list(self._cuts):
             self.reconnect(name)
 
@@ -87,7 +90,8 @@ class WorldStore(SimStore):
         await super().carry_out(client, kind, key, size, act)
         if is_link:
             self._spring(client.name, is_before=False)
-        await asyncio.sleep(self._draws.expovariate(100))
+        reply_s = self.reply_delays_s.pop(client.name, 0.0) if is_link else 0.0
+        await asyncio.sleep(self._draws.expovariate(100) + reply_s)
 
     def _spring(self, name: str, *, is_before: bool) -> bool:
         """Spring the ambush of a client, if there is one for this moment."""
