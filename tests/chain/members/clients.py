@@ -39,7 +39,7 @@ LEASE_MS: Final = 1_500
 _PATIENCE_S: Final = (0.2, 1.0, 3.0)
 _PAUSE_S: Final = 0.1
 _GIVES_UP: Final = 40
-_LETS_GO: Final = 0.5
+_LETS_GO: Final = 0.7
 
 
 class Unknown(Exception):

@@ -6,7 +6,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
-from tests.chain.worlds.nemesis import DEEDS, Deed, later
+from tests.chain.worlds.nemesis import DEEDS, Deed, later, release
 
 __all__ = ["MEMBER_DEEDS"]
 
@@ -54,9 +54,20 @@ def delay_reply(life: Any, machine: Any, random: Random) -> None:
     life.store.reply_delays_s[machine.name] = reply_s
 
 
+def to_leader(deed: Deed) -> Deed:
+    """Return the deed done to the machine that leads, or not at all."""
+
+    def do(life: Any, machine: Any, random: Random) -> None:
+        for leader in [each for each in life.machines if each.is_leading][:1]:
+            deed(life, leader, random)
+
+    return do
+
+
 MEMBER_DEEDS: Final[tuple[tuple[str, float, Deed], ...]] = (
     *DEEDS,
-    ("orphan", 4, orphan),
-    ("restart", 3, restart_others),
-    ("reply", 3, delay_reply),
+    ("orphan", 4, to_leader(orphan)),
+    ("restart", 3, to_leader(restart_others)),
+    ("reply", 3, to_leader(delay_reply)),
+    ("release", 3, to_leader(release)),
 )

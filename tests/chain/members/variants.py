@@ -69,6 +69,7 @@ async def _deny_overtaken(self: Leadership, place: Place) -> Lost | None:
 
 _check_behind = Leadership._check_behind
 
+
 VARIANTS: Final[dict[str, Variant]] = {
     "a grant never ends": Variant(((Committer, "has_grant", lambda self: True),), ("shadow",)),
     "a link is answered before it is committed": Variant(

@@ -13,7 +13,7 @@ from tests.chain.worlds.machine import Machine
 if TYPE_CHECKING:
     from tests.chain.worlds.world import World
 
-__all__ = ["DEEDS", "TRAITS", "Deed", "later", "strike"]
+__all__ = ["DEEDS", "TRAITS", "Deed", "later", "release", "strike"]
 
 Deed = Callable[["World", Machine, Random], None]
 _MACHINES_MAX = 4
