@@ -30,7 +30,7 @@ LIMIT_S = 20
 
 def links(store: SimStore) -> list[Link]:
     """Return the links of the home in the order in which they were created."""
-    return [Link.unpack(data, key) for key, (data, _) in store.objects.items() if key.startswith(CHAIN)]
+    return [Link.unpack(data, key) for key, (data, _) in list(store.objects.items()) if key.startswith(CHAIN)]
 
 
 class Leader:
