@@ -23,7 +23,7 @@ from tenure.broker.observing.tally import TALLIES
 from tenure.broker.records import Reader
 from tenure.broker.stepping import Stepping
 from tenure.broker.warm_state import Warm
-from tenure.clock import Clock
+from tenure.clock import Clock, read_both
 from tenure.contract.commands import Command
 from tenure.contract.config import SYNCED
 from tenure.contract.names import check_topic_name
@@ -161,7 +161,7 @@ class Engine:
         """Continue log time: as it was followed, or by the machine's uptime where it has not rebooted since, else by
         the wall clock, and never backwards. Who followed needs no clock that agrees with the last leader's.
         """
-        state, boot_ms, wall_ms = self.state, self.clock.boot_ms(), self.clock.wall_ms()
+        state, (boot_ms, wall_ms) = self.state, read_both(self.clock)
         if not state.epoch:
             now_ms = wall_ms
         elif warm is not None and warm.log_ms:
@@ -206,8 +206,17 @@ class Engine:
         state, clock = self.state, self.clock
         now_ms, wall_ms = max(clock.boot_ms() + self._log_offset_ms, state.log_ms), clock.wall_ms()
         if not -WALL_TOLERANCE_MS <= wall_ms - now_ms - state.wall_offset_ms <= WALL_TOLERANCE_MS:
-            self._set_clock(now_ms, wall_ms - now_ms)
+            now_ms = self._follow_wall()
         self.last_now_ms = now_ms
+        return now_ms
+
+    def _follow_wall(self) -> int:
+        """Return log time, after logging a new offset of the wall clock where it has really moved."""
+        boot_ms, wall_ms = read_both(self.clock)
+        now_ms = max(boot_ms + self._log_offset_ms, self.state.log_ms)
+        offset_ms = wall_ms - now_ms
+        if abs(offset_ms - self.state.wall_offset_ms) > WALL_TOLERANCE_MS:
+            self._set_clock(now_ms, offset_ms)
         return now_ms
 
     def clock_ms(self) -> int:
