@@ -9,11 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
-__all__ = ["Clock", "OffsetClock", "SystemClock", "read_both"]
-
-_READS_MAX: Final = 5
+__all__ = ["Clock", "OffsetClock", "SystemClock"]
 
 
 class Clock(Protocol):
@@ -35,19 +33,6 @@ class Clock(Protocol):
     def subscribe(self, moved: Callable[[], None]) -> None:
         """Call ``moved`` whenever this clock is moved by hand; a clock that only runs never does."""
         ...
-
-
-def read_both(clock: Clock) -> tuple[int, int]:
-    """Return the boot and the wall time of one moment.
-
-    A process that is stopped between the two reads would take the pause for a step of the wall clock: it reads again.
-    """
-    boot_ms, wall_ms = clock.boot_ms(), clock.wall_ms()
-    for _ in range(_READS_MAX):
-        if clock.boot_ms() - boot_ms <= 1:
-            break
-        boot_ms, wall_ms = clock.boot_ms(), clock.wall_ms()
-    return boot_ms, wall_ms
 
 
 class SystemClock:

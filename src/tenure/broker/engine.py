@@ -15,6 +15,7 @@ from typing import Final, NoReturn, TypeVar
 import msgspec
 
 from tenure.broker.answer import Answer, Durability
+from tenure.broker.clock_reading import read_both
 from tenure.broker.newest_checkpoint import newest_state
 from tenure.broker.observing.meters import Meters
 from tenure.broker.observing.metrics import Metrics
@@ -23,7 +24,7 @@ from tenure.broker.observing.tally import TALLIES
 from tenure.broker.records import Reader
 from tenure.broker.stepping import Stepping
 from tenure.broker.warm_state import Warm
-from tenure.clock import Clock, read_both
+from tenure.clock import Clock
 from tenure.contract.commands import Command
 from tenure.contract.config import SYNCED
 from tenure.contract.names import check_topic_name
