@@ -11,7 +11,7 @@ import pytest
 
 from tenure import Broker
 from tenure.broker.open import open_watched
-from tenure.chain.shipped import ShippedLog
+from tenure.chain.leadership import Leadership
 from tenure.http import shared_home
 from tenure.http.service import Service
 from tenure.http.shared_home import SharedHome
@@ -57,6 +57,7 @@ async def test_the_lead_and_what_was_put_go_to_the_other_and_the_first_names_it(
 
 async def test_a_request_at_the_heir_waits_until_it_serves(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its caller would otherwise be sent back and forth, or ask round with ever longer pauses."""
+    monkeypatch.setattr(shared_home, "_HOLD_S", 60)
     first, second = pair
     may_open, opening = asyncio.Event(), asyncio.Event()
 
@@ -77,16 +78,18 @@ async def test_a_request_at_the_heir_waits_until_it_serves(pair: Pair, monkeypat
 async def test_a_request_at_a_leader_that_hands_over_waits_until_the_heir_may_lead(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(shared_home, "_HOLD_S", 60)
     first, second = pair
     may_release, releasing = threading.Event(), threading.Event()
-    release = ShippedLog.release
+    ship = Leadership.ship
 
-    def release_later(log: ShippedLog, hand_to: str = "") -> None:
-        releasing.set()
-        assert may_release.wait(60)
-        release(log, hand_to)
+    async def ship_later(leadership: Leadership, *given: Any, is_released: bool, **options: Any) -> None:
+        if is_released:
+            releasing.set()
+            await asyncio.to_thread(may_release.wait, 60)
+        await ship(leadership, *given, is_released=is_released, **options)
 
-    monkeypatch.setattr(ShippedLog, "release", release_later)
+    monkeypatch.setattr(Leadership, "ship", ship_later)
     handing = asyncio.create_task(call(first, "POST", "/v0/cluster/handover", json={}))
     await when(releasing.is_set)
     listing = asyncio.create_task(call(first, "GET", "/v0/topics"))
