@@ -76,26 +76,26 @@ async def test_a_job_whose_lease_survived_is_acked_at_the_new_leader_and_the_nex
 async def test_a_lease_that_was_lost_is_reported_as_with_one_server(server: Running, pair: tuple[Member, Member]):
     first, second = pair
     app = App(f"{first.url},{second.url}", client_settings=SETTINGS)
-    cancelled = asyncio.Event()
+    begun, cancelled = asyncio.Event(), asyncio.Event()
 
     @app.task("lost", lease="3s", concurrency=1)
     async def handle(number: int) -> None:
+        begun.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             cancelled.set()
             raise
 
-    with Client(server.url) as beside:
-        async with app:
-            await app.declare()
-            await handle.put(1)
-            worker = Worker(app, settings=WorkerSettings(reconnect_min_ms=1, reconnect_max_ms=20))
-            running = asyncio.create_task(worker.run())
-            await until(lambda: bool(beside.leases("lost").leases))
-            second.leads(2)
-            first.kill()  # its stream ends, and the real server gives the job back
-            await asyncio.wait_for(cancelled.wait(), 60)
-            worker.stop()
-            worker.stop()
-            await running
+    async with app:
+        await app.declare()
+        await handle.put(1)
+        worker = Worker(app, settings=WorkerSettings(reconnect_min_ms=1, reconnect_max_ms=20))
+        running = asyncio.create_task(worker.run())
+        await until(begun.is_set)
+        second.leads(2)
+        first.kill()  # its stream ends, and the real server gives the job back
+        await asyncio.wait_for(cancelled.wait(), 60)
+        worker.stop()
+        worker.stop()
+        await running
