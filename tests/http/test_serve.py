@@ -286,6 +286,7 @@ def until_claims_wait(url: str) -> None:
 def test_a_second_signal_ends_it_at_once(tmp_path: Path):
     """Fault 37. A peer that asks for much and reads nothing keeps the first stop waiting."""
     with serving(tmp_path / "data", "--set", "drain_ms=60000") as server, server.client() as client:
+        server.wait_until_ready()
         records = [{"data": "x" * 500_000}] * 4
         client.post("/v0/topics/a", json={"records": records}).raise_for_status()
         with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as deaf:

@@ -50,6 +50,12 @@ class Running:
             self._reader.join(0.01)
         raise AssertionError(f"no line with {part!r} in {self.lines}")
 
+    def wait_until_ready(self) -> None:
+        """Until its log is open, which may come after it listens."""
+        with self.client() as client:
+            while client.get("/v0/ready").status_code == 503:
+                self._reader.join(0.01)
+
     def client(self, **options: Any) -> httpx.Client:
         return httpx.Client(base_url=self.url, timeout=30, **options)
 
