@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 from pathlib import Path
 
 import msgspec
@@ -13,17 +12,11 @@ import pytest
 from tenure.client.client import AsyncClient
 from tenure.client.settings import ClientSettings
 from tenure.errors import Closed, Indeterminate, Overloaded
+from tests.kit.ports import free_port
 from tests.kit.server import serving
 
 TASKS = 16
 BEFORE, AFTER = 400, 800
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Puts:

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import httpx
 
+from tests.kit.ports import free_port
 from tests.kit.restartable_server import Serving
-from tests.kit.seaweed import free_ports
 from tests.kit.store_proxy import StoreProxy
 
 __all__ = ["Member"]
@@ -23,7 +23,7 @@ class Member(Serving):
     """A server with a fixed address and a directory of its own; ``proxy`` is its network to the store, if any."""
 
     def __init__(self, data: Path, home: str, *, settings: dict[str, Any], proxy: StoreProxy | None = None) -> None:
-        port = free_ports(1)[0]
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self.proxy = proxy
         self.is_stopped = False

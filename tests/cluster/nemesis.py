@@ -202,12 +202,14 @@ class Nemesis:
 
     def _kill_store(self, leader: Member, fault: Fault) -> None:
         assert self._cluster.store is not None
+        self._cluster.wait_for_standbys()  # a server that starts while the store is away ends, and says so
         self._cluster.store.kill()
         time.sleep(fault.for_s / 3)
         self._cluster.store.start()
 
     def _stop_store(self, leader: Member, fault: Fault) -> None:
         assert self._cluster.store is not None
+        self._cluster.wait_for_standbys()
         self._cluster.store.pause()
         time.sleep(fault.for_s / 2)
         self._cluster.store.resume()

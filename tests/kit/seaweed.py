@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,7 +12,9 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-__all__ = ["BUCKET", "KEYS", "WEED", "Seaweed", "free_ports"]
+from tests.kit.ports import free_ports
+
+__all__ = ["BUCKET", "KEYS", "WEED", "Seaweed"]
 
 WEED = Path(sys.executable).parent / "weed"
 UP_WITHIN_S = 60
@@ -25,14 +26,6 @@ IDENTITIES = [
     {"name": "tests", "actions": ALL, "credentials": [{"accessKey": "any", "secretKey": "a-secret-of-tests"}]},
     {"name": "anonymous", "actions": ALL},
 ]
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [item.getsockname()[1] for item in sockets]
-    for item in sockets:
-        item.close()
-    return ports
 
 
 class Seaweed:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyspark
 
-from tests.kit.seaweed import free_ports
+from tests.kit.ports import free_ports
 
 UP_WITHIN_S = 600
 HOST = "127.0.0.1"

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.kit.seaweed import free_ports
+from tests.kit.ports import free_ports
 
 UP_WITHIN_S = 180
 PASSWORD = "a secret/of:tests@%"

@@ -22,8 +22,8 @@ from tenure.errors import Conflict, Corrupt, NotFound
 from tenure.spark.topic.staging.delivery import RESUME_MS_MAX, deliver, resume
 from tenure.spark.topic.staging.directory import Staging
 from tenure.spark.topic.staging.record import Batch, StagedFile, make_record
-from tests.client.test_producer_restart import free_port
 from tests.kit.http_proxy import proxy_to
+from tests.kit.ports import free_port
 from tests.kit.server import Running, environment, serving
 from tests.spark import topic_driver
 from tests.spark.topic_driver import WRITER, numbers_in, staged

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from tenure.worker.app import App
 from tenure.worker.runtime.worker import Worker
 from tenure.worker.verdict import Nack, Reject
+from tests.kit.ports import free_port
 from tests.kit.server import Running, serving
 
 PATIENCE_S = 30
@@ -24,13 +24,6 @@ VERDICTS = ("ack", "nack", "reject", "none")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with serving(Path(tmp_path_factory.mktemp("metrics")) / "data") as running:
         yield running
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @asynccontextmanager

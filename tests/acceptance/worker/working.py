@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from tests.kit.ports import free_port
 from tests.kit.restartable_server import PATIENCE_S, Serving, until
 
 __all__ = ["FixedServing", "Journal", "Line", "Work", "Working", "free_port", "until"]
@@ -55,16 +53,6 @@ class Journal:
         """The lines of that kind, once there are so many."""
         until(lambda: len(self.lines(event, n=n)) >= count, f"{count} x {event} of {n}; there is {self.lines()[-20:]}")
         return self.lines(event, n=n)
-
-
-def free_port() -> int:
-    """A port that nothing has, below those that the system gives out by itself: nobody takes it meanwhile."""
-    while True:
-        port = random.randrange(10_000, 32_000)
-        with socket.socket() as sock, suppress(OSError):
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind(("127.0.0.1", port))
-            return port
 
 
 class FixedServing(Serving):

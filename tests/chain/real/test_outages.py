@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from tests.chain.real.kit import home_settings, put_queue, texts, wait_until_ready
+from tests.kit.ports import free_ports
 from tests.kit.restartable_server import Serve, Serving, until
-from tests.kit.seaweed import Seaweed, free_ports
+from tests.kit.seaweed import Seaweed
 
 
 class Producing(threading.Thread):
