@@ -149,6 +149,8 @@ class Life:
     def add_machine(self) -> Machine:
         machine = Machine(f"m{len(self.machines)}", self.setting)
         self.machines.append(machine)
+        if "clock" in self.traits:  # walls that differ by minutes: log time goes on from the links all the same
+            machine.clock.wall_behind_ms = machine.random.randrange(-600_000, 600_000)
         self.say(f"{machine.name} joins")
         return machine
 
