@@ -3,8 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-# Three test processes fill a small machine: one is Spark's, and half of the rest waits for disks and children.
-JOBS ?= 3
+# Four test processes fill a small machine: one is Spark's, and half of the rest waits for disks and children.
+JOBS ?= 4
 # The extras whose rooms exist. A new room adds its own here, then `make lock`.
 EXTRAS := dev metrics otel reload buffer delta redis faststream spark connect iceberg postgres
 # Versions of Spark that are tested beside the one of .venv; the streaming sources need 4.2.

@@ -101,6 +101,7 @@ def test_a_lease_that_runs_out_unseen_is_exported_without_anybody_asking(tmp_pat
     assert (rows[3].lease_id, rows[3].runs) == (rows[1].lease_id, [3, 1])
 
 
+@pytest.mark.full
 def test_an_exporter_that_is_killed_comes_back_and_goes_on(tmp_path: Path, url: str) -> None:
     """Fault 1, for the export: kill -9 at any moment."""
     with serving(tmp_path / "data", "--events", url, *SOON) as running:

@@ -202,7 +202,7 @@ def test_a_merge_takes_rows_with_fewer_and_with_more_nested_fields(spark: SparkS
     assert merged(3, "CAST(NULL AS STRUCT<a: INT>) AS s")["s"] is None
 
 
-@pytest.mark.parametrize("merge_keys", [(), ("id",)])
+@pytest.mark.parametrize("merge_keys", [(), pytest.param(("id",), marks=pytest.mark.full)])
 def test_a_value_that_fails_in_a_task_is_refused_for_good(
     spark: SparkSession, tmp_path: Path, merge_keys: tuple[str, ...]
 ):

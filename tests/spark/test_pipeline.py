@@ -72,6 +72,7 @@ def test_each_entry_ends_in_one_table_once(spark: SparkSession, home: Path, fill
         backfill_pipeline(read_pipeline(file), LOCAL, into="tables/orders", first=0, last=1, spark=spark)
 
 
+@pytest.mark.full
 def test_seven_days_hold_under_three_pipelines_with_other_wishes(
     spark: SparkSession, home: Path, filled: Filled
 ) -> None:
@@ -284,6 +285,7 @@ def test_a_stream_brings_every_entry_into_the_same_tables(spark: SparkSession, h
     assert len(rows(spark, home / "tables/quarantine", "seq")) == 3
 
 
+@pytest.mark.full
 def test_a_field_that_joins_the_schema_file_needs_no_restart(spark: SparkSession, home: Path, filled: Filled) -> None:
     url = filled([b'{"id":1,"note":"a"}'])
     text = '[pipeline]\nname = "o"\n[source]\nbuffer = "{buffer}"\n[decode]\nschema = "orders.toml"\n'

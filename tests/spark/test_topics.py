@@ -159,6 +159,7 @@ def test_a_stream_drains_a_topic_and_goes_on_where_it_stopped(
     assert staged_files((tmp_path / "staging").as_uri()) == []
 
 
+@pytest.mark.full
 def test_a_stream_that_fell_behind_says_so(
     session: SparkSession, server: Running, client: Client, topic: Topic, tmp_path: Path
 ):
@@ -189,6 +190,7 @@ def test_a_write_is_repeated_in_another_order_and_adds_nothing(
     assert len(numbers_in(client, name)) == ROWS + 20
 
 
+@pytest.mark.full
 def test_a_write_that_failed_half_way_is_completed_by_its_repeat(
     session: SparkSession, server: Running, client: Client, topic: Topic, staging: str
 ):
