@@ -137,7 +137,9 @@ MYPY = (sys.executable, "-m", "mypy", "--strict", "--cache-dir", ".cache", "--co
 PYRIGHT = (str(Path(sys.executable).with_name("pyright")), "--pythonpath", sys.executable)
 
 
-@pytest.mark.parametrize("checker", [pytest.param(MYPY, id="mypy"), pytest.param(PYRIGHT, id="pyright", marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "checker", [pytest.param(MYPY, id="mypy"), pytest.param(PYRIGHT, id="pyright", marks=pytest.mark.full)]
+)
 def test_type_checkers_see_the_exact_signatures(checker: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "good.py").write_text(GOOD)
     (tmp_path / "bad.py").write_text(BAD)
