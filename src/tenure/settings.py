@@ -44,8 +44,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reserve_per_job_bytes: int = 256
     """Room kept on the disk for each live job, so that it can be claimed and acked by itself when the disk is full.
 
-    A claim and an ack take 140 bytes, and twice the length of the node's name. One segment is kept at the least, and
-    none for the records of logs.
+    A claim and an ack take 140 bytes, and twice the length of the node's name. Half as much again is kept to rewrite
+    the log. One segment is kept at the least, and none for the records of logs.
     """
     trim_step_bytes: int = 1 * MIB
     """How much a trimming step rewrites at most before other work gets its turn."""

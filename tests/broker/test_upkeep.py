@@ -11,7 +11,7 @@ import pytest
 from pyroaring import BitMap
 
 import tenure.broker.durability.upkeep as upkeep
-from tenure import Broker, Indeterminate, Settings
+from tenure import Broker, Indeterminate, Overloaded, Settings
 from tenure.broker.durability.trim import trim_step
 from tenure.broker.engine import Engine
 from tenure.log.log import FileLog
@@ -282,6 +282,39 @@ async def test_the_next_segment_is_allocated_before_it_is_needed() -> None:
         assert disk.threads
         assert {name.rpartition("_")[0] for name in disk.threads} == {"tenure-spares"}
         assert len(log._spares) <= log._kept_soon + 1
+
+
+async def test_trimming_without_room_waits_for_the_sync_that_frees_some(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A full segment keeps its unused end until its sync: on a full disk that may be what the next step needs."""
+    refused = 0
+
+    def step(engine: Engine, deferred: BitMap | None = None) -> int:
+        nonlocal refused
+        if engine.log.sync_frees_room:
+            refused += 1
+            raise Overloaded("no room for another segment", code="disk_full")
+        return trim_step(engine, deferred)
+
+    monkeypatch.setattr(upkeep, "trim_step", step)
+    disk = GatedDisk()
+    async with await Broker.open(disk, settings=SMALL) as broker, asyncio.timeout(30):
+        await make_queue(broker, durability="disk")
+        log, broker._upkeep._trimming = broker._engine.log, True
+        disk.gate.clear()
+        while len(log.segments()) < 6:
+            await broker.produce("q", [b"x" * 1000])
+            await broker.ack("q", node="w", seqs=(await broker.claim("q", node="w")).seqs)
+        broker._upkeep._trimming = False
+        broker._upkeep._after_sync()
+        while not refused:
+            await asyncio.sleep(0)
+        disk.gate.set()
+        while broker._upkeep._tasks:
+            await asyncio.sleep(0)
+        assert log.segments()[0].number > 1
+    assert "cannot be trimmed" not in caplog.text
 
 
 def test_a_disk_that_refuses_a_segment_ahead_of_time_is_asked_once() -> None:

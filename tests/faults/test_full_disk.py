@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from itertools import cycle
+from itertools import count, cycle
 from random import Random
 
 import pytest
 
 from tenure import Broker, Settings
+from tenure.broker.durability.trim import trim_due, trim_step
+from tenure.broker.engine import Engine
 from tenure.errors import Overloaded, TenureError
-from tenure.testing import SimDisk
+from tenure.log import FileLog
+from tenure.testing import ManualClock, SimDisk
+from tests.kit import run
 
 SEGMENT_BYTES = 1 << 16
 SETTINGS = Settings(segment_bytes=SEGMENT_BYTES, spare_segments=2, sync_interval_ms=1, trim_step_bytes=4096)
@@ -32,12 +36,12 @@ SHAPES: dict[str, Shape] = {
 async def fill(broker: Broker, shape: Shape) -> int:
     """Produce until the disk is full; return the number of jobs in ``busy``."""
     jobs = 0
-    for topic, size, count in cycle(shape):
+    for topic, size, records in cycle(shape):
         try:
-            await broker.produce(topic, [b"p" * size] * count)
+            await broker.produce(topic, [b"p" * size] * records)
         except Overloaded:
             break
-        jobs += count if topic == "busy" else 0
+        jobs += records if topic == "busy" else 0
     return jobs
 
 
@@ -114,6 +118,75 @@ async def test_heartbeats_that_use_up_the_room_for_acks_get_it_back_from_trimmin
     for seq in claim.seqs:
         assert (await broker.ack("busy", node="w", seqs=[seq])).count == 1
     await broker.close()
+
+
+def beat_until_refused(engine: Engine, *, shape: Shape, sync_every: int) -> list[int]:
+    """Fill the disk, claim every job, and extend one lease until the room for acks is used up; return the jobs.
+
+    The log is synced after every so many commands, with 0 never: what room a full segment gives back depends on it.
+    """
+    steps = count(1)
+
+    def done() -> None:
+        engine.write()
+        if sync_every and next(steps) % sync_every == 0:
+            engine.sync()
+
+    run.put_topic(engine, "busy", QUEUE)
+    with suppress(Overloaded):
+        for topic, size, records in cycle(shape):
+            run.produce(engine, topic, [b"p" * size] * records)
+            done()
+    seqs: list[int] = []
+    while (claim := run.claim(engine, "busy", node="w", max_count=10).reply).seqs:
+        seqs += claim.seqs
+        done()
+    with suppress(Overloaded):
+        while True:
+            run.extend(engine, "busy", node="w", seqs=seqs[:1], lease_ms=60_000)
+            done()
+    return seqs
+
+
+def trim(engine: Engine) -> None:
+    """Trim as upkeep does: without room, it waits for a sync that frees some; no other refusal may be met."""
+    while trim_due(engine):
+        try:
+            if trim_step(engine):
+                engine.sync()
+        except Overloaded:
+            assert engine.log.sync_frees_room
+            engine.sync()
+
+
+@pytest.mark.parametrize("step_bytes", [1 << 12, 1 << 20])
+@pytest.mark.parametrize("sync_every", [0, 1, 50])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        [("busy", 256, 1)],
+        [("busy", 5_000, 1)],
+        [("busy", 20_000, 1)],
+        [("busy", 9_000, 1), ("busy", 24_000, 1)],
+        [("busy", 100, 50)],
+        [("busy", 20, 100)],
+    ],
+    ids=lambda shape: "+".join(f"{records}x{size}" for _, size, records in shape),
+)
+def test_acks_leave_the_room_that_trimming_needs(shape: Shape, sync_every: int, step_bytes: int) -> None:
+    """A rewrite is longer than what it frees: records get times of their own, and a base has a row for each lease."""
+    disk = SimDisk(6, capacity_bytes=SEGMENTS * SEGMENT_BYTES)
+    log = FileLog.open(disk, segment_bytes=SEGMENT_BYTES)
+    settings = Settings(segment_bytes=SEGMENT_BYTES, spare_segments=2, trim_step_bytes=step_bytes)
+    engine = Engine(log, clock=ManualClock(), settings=settings)
+    engine.recover()
+    seqs = beat_until_refused(engine, shape=shape, sync_every=sync_every)
+    assert log.crowded
+    trim(engine)
+    Random(7).shuffle(seqs)
+    for seq in seqs:
+        assert run.ack(engine, "busy", node="w", seqs=[seq]).reply.count == 1
+    log.close()
 
 
 async def test_a_full_disk_that_is_opened_again_and_again_stays_open_to_acks() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tenure.errors import Closed, Indeterminate, Overloaded, TenureError
 from tenure.log import FileLog, checkpoint, writer
+from tenure.log.frame import HEADER_BYTES
 from tenure.log.segment import segment_name
 from tenure.testing.simdisk import CrashMode, Failure, PowerLoss, SimDisk
 from tests.log.model import Model, open_log
@@ -409,6 +410,70 @@ def test_what_reclaims_space_may_use_the_last_bytes_of_a_disk() -> None:
     model.history.append((log.pending_batch, (20, 1, location, b"r" * 200)))
     with pytest.raises(Overloaded):
         log.append([(20, 1, b"r" * 200)], urgent=True, reclaim=True)
+    log.sync()
+    model.note(log)
+    opened(disk.crash("lost"), model).close()
+
+
+@pytest.mark.parametrize("growth_bytes", [0, 1500])
+def test_acks_leave_room_for_the_rewrite_of_the_largest_segment_and_its_growth(growth_bytes: int) -> None:
+    """Fault 12: a small oldest segment gives back too little to empty the next one, and a rewrite is longer."""
+    disk, model = SimDisk(6, capacity_bytes=9 * 2048 + 100), Model()
+    log = opened(disk, model)
+    log.reserve(0, growth_bytes=growth_bytes)
+    for body in (b"f" * 300, b"f" * 1750):
+        model.append(log, [(20, 1, body)])
+    assert fill(model, log, b"f" * 300) == "disk_full"
+    oldest, *others, _ = [segment.used_bytes for segment in log.segments()]
+    assert fill(model, log, b"a" * 20, urgent=True) == "disk_full"
+    room, largest = 0, max(others)
+    assert oldest < largest // 2
+    with suppress(Overloaded):
+        while True:
+            log.append([(20, 1, b"r")], reclaim=True)
+            room += HEADER_BYTES + 1
+    assert room > largest + largest // 16 + growth_bytes
+
+
+def test_a_roll_on_a_full_disk_makes_a_spare_of_what_room_there_is() -> None:
+    """Fault 12: room that was too little while there were enough spares is needed once one of them is taken."""
+    disk, model = SimDisk(6, capacity_bytes=5 * 2048 + 1000), Model()
+    log = opened(disk, model)
+    assert fill(model, log, b"f" * 300) == "disk_full"
+    assert log._spares.sizes() == [2048, 2048]
+    newest = log.pending_segment
+    while log.pending_segment == newest:
+        model.append(log, [(20, 1, b"an ack")], urgent=True)
+    assert log._spares.sizes() == [2048, 937]
+
+
+def test_a_roll_into_a_longer_spare_takes_no_room_from_acks() -> None:
+    """Fault 12: a spare may be longer than a segment becomes; the rest of it is still there to reclaim in."""
+    disk, model = SimDisk(6, capacity_bytes=24 * 1024), Model()
+    log = opened(disk, model)
+    log.reserve(0, growth_bytes=1000)
+    model.append(log, [(20, 1, b"o" * 4000)])
+    assert fill(model, log, b"f" * 300) == "disk_full"
+    assert min(log._spares.sizes()) > 4000
+    assert fill(model, log, b"a" * 20, urgent=True) == "disk_full"
+    assert log.segments()[-1].used_bytes > 1500
+    log.append([(20, 1, b"o" * 4000)], reclaim=True)
+
+
+@pytest.mark.parametrize("spares", [[700, 1000], [700, 700], [900]])
+def test_what_reclaims_space_joins_spares_that_are_each_too_short(spares: list[int]) -> None:
+    """Fault 12: room in several pieces is room for one frame, of one of them or of the segment being written."""
+    disk, model = SimDisk(9, capacity_bytes=2048), Model()
+    log = opened(disk, model)
+    model.append(log, [(20, 1, b"f" * 1600)], urgent=True)
+    disk.capacity_bytes = 2048 + sum(spares)
+    for size in spares:
+        log._spares._add(size, after=1)
+    with pytest.raises(Overloaded):
+        log.append([(20, 1, b"r" * 2000)], urgent=True, reclaim=True)
+    assert log._spares.sizes() == spares, "those that are too short together stay"
+    location = log.append([(20, 1, b"r" * 900)], urgent=True, reclaim=True)[0]
+    model.history.append((log.pending_batch, (20, 1, location, b"r" * 900)))
     log.sync()
     model.note(log)
     opened(disk.crash("lost"), model).close()

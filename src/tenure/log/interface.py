@@ -92,12 +92,19 @@ class Log(Protocol):
     #: The features that the log uses, and those of this version that it does not use yet.
     features: FeatureSet
 
-    def reserve(self, ack_bytes: int) -> None:
-        """Reserve that much room for acks on the disk, and at least a segment, beside the room to reclaim in."""
+    def reserve(self, ack_bytes: int, growth_bytes: int = 0) -> None:
+        """Reserve that much room for acks on the disk, and at least a segment, beside the room to reclaim in.
+
+        ``growth_bytes`` is how much longer the log may become when all of it is rewritten once: acks leave that too.
+        """
 
     @property
     def reserve_used(self) -> bool:
         """Return whether some of the room reserved for acks and for reclaiming is in use, or could not be allocated."""
+
+    @property
+    def sync_frees_room(self) -> bool:
+        """Return whether a sync is to free room: the unused ends of full segments, or segments that were dropped."""
 
     @property
     def pending_segment(self) -> int:

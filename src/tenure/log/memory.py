@@ -55,7 +55,7 @@ class MemoryLog:
         self.written_batch = self.synced_batch = 0
         self.has_home = False
         self.failed: TenureError | None = None
-        self.crowded = self.reserve_used = False
+        self.crowded = self.reserve_used = self.sync_frees_room = False
         self.preamble: Callable[[], Sequence[Entry]] | None = None
         self.log_ms: Callable[[], int] = int
         self.granted_until_ms = inf
@@ -75,7 +75,7 @@ class MemoryLog:
         self.epoch += 1
         return self
 
-    def reserve(self, ack_bytes: int) -> None:
+    def reserve(self, ack_bytes: int, growth_bytes: int = 0) -> None:
         """Do nothing: there is no disk to be full."""
 
     @property

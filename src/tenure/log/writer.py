@@ -5,10 +5,13 @@ the whole batch. Nothing here waits for a disk but ``sync`` and ``seal``: a roll
 ahead, and the next sync makes it durable (see :mod:`~tenure.log.sync`).
 
 Room is charged against allocated files, so a full disk is met before anything happened (fault 12). Segments are kept
-allocated ahead, as many as acks may need and one for reclaiming space: an ordinary append must leave them all, an
-urgent one must leave enough to empty the oldest segment into, and what empties it may use all there is, because it
-gives a segment back. So jobs can be settled one by one on a full disk, and space is always won back. A small log of one
-segment keeps three quarters of that instead, and allocates nothing ahead.
+allocated ahead, as many as acks may need and enough for reclaiming space: an ordinary append must leave them all, an
+urgent one must leave enough to empty any segment into, and what empties it may use all there is, because it gives a
+segment back. So jobs can be settled one by one on a full disk, and space is always won back. A small log of one segment
+keeps three quarters of that instead, and allocates nothing ahead.
+
+The rewrite of a segment may be longer than the segment: a record in a rewritten frame has times of its own, and the
+base of a topic replaces events that lie in later segments. The owner says how much that is for the whole log.
 
 A write or sync that fails is never tried again (fault 13): the kernel may have thrown the pages away and would report
 success the second time. ``failed`` is set, appends are refused, reads go on.
@@ -40,6 +43,8 @@ _OWN_BYTES_MAX = 4096
 _YOUNG_SHARE = 4
 #: When so small a part of a segment is left, the next one is prepared.
 _NEAR_SHARE = 4
+#: The part of a segment that its rewrite may lose: where a frame does not fit the end of a spare, and to small spares.
+_LOSS_SHARE = 8
 
 
 class SegmentWriter:
@@ -71,6 +76,8 @@ class SegmentWriter:
         self._kept = 2
         self._kept_soon = self._kept
         self._reclaim_bytes = segment_bytes
+        #: How much longer the whole log may become when it is rewritten once, and what its largest segment uses.
+        self._growth_bytes = self._largest_bytes = 0
         #: Whether half a segment is enough for acks.
         self._is_small = True
         self._own_bytes = min(_OWN_BYTES_MAX, segment_bytes // 16)
@@ -94,11 +101,12 @@ class SegmentWriter:
         self._sealed_at = -1
         #: Where the log ended when the last sync was begun.
         self._sync_begun_at = 0
-        # The segment being written. An append fits below _limit; -1 sends every append to the slow path.
+        # The segment being written. An append fits below _limit; -1 sends every append to the slow path. The file
+        # may be longer than _capacity, for what reclaims space.
         self._file: File = -1
         self._base = self._salt = 0
         self._end = self._written_end = self._last_offset = self._last_crc = 0
-        self._capacity = 0
+        self._capacity = self._file_bytes = 0
         self._limit = -1
         self._pending: dict[int, Entry] = {}
 
@@ -106,9 +114,14 @@ class SegmentWriter:
     def reserve_used(self) -> bool:
         return self.crowded and not self._spares.is_ready(self._kept, least=self._reclaim_bytes)
 
-    def reserve(self, ack_bytes: int) -> None:
-        kept, is_small = self._kept_for(ack_bytes), 2 * ack_bytes <= self._segment_bytes
-        self._kept_soon = self._kept_for(ack_bytes + ack_bytes // 8)
+    @property
+    def sync_frees_room(self) -> bool:
+        return bool(self._rolls or self._removals)
+
+    def reserve(self, ack_bytes: int, growth_bytes: int = 0) -> None:
+        self._growth_bytes, both_bytes = growth_bytes, ack_bytes + growth_bytes
+        kept, is_small = self._kept_for(both_bytes), 2 * ack_bytes <= self._segment_bytes
+        self._kept_soon = self._kept_for(both_bytes + both_bytes // 8)
         if (kept, is_small) != (self._kept, self._is_small):
             self._kept, self._is_small = kept, is_small
             if len(self._spares) > 2 * kept and not self.crowded:
@@ -137,8 +150,10 @@ class SegmentWriter:
             return self._kept_soon if is_near else 0
         return self._kept_soon + is_near
 
-    def _kept_for(self, ack_bytes: int) -> int:
-        return 1 + max(1, -(-ack_bytes // self._segment_bytes))
+    def _kept_for(self, reserved_bytes: int) -> int:
+        """Return how many spares have that much room beside the one that a segment is emptied into, and its loss."""
+        usable_bytes = self._segment_bytes - HEAD_BYTES - self._own_bytes
+        return 1 + max(1, -(-(reserved_bytes + self._segment_bytes // _LOSS_SHARE) // usable_bytes))
 
     def prepare_spares(self) -> None:
         with suppress(OSError):
@@ -286,7 +301,7 @@ class SegmentWriter:
         self._files.pin(head.number)
         self._file, self._base, self._salt = file, head.number << 32, head.salt
         self._end = self._written_end = end
-        self._capacity = capacity
+        self._capacity = self._file_bytes = capacity
         self._pending = {}
         self._set_limit()
 
@@ -317,7 +332,7 @@ class SegmentWriter:
                 if not (reclaim and self._grow(need)):
                     raise no_room_error(self._refused)
             elif not fits:
-                self._roll(need)
+                self._roll_or_gather(need) if reclaim else self._roll(need)
         except Indeterminate as error:
             raise self._refusal() from error
         self._set_limit()
@@ -332,33 +347,36 @@ class SegmentWriter:
         return reclaim or self._leaves_room_to_reclaim(need, fits=fits)
 
     def _leaves_room_to_reclaim(self, need: int, *, fits: bool) -> bool:
-        """Return whether the oldest segment could still be emptied, if all in it were alive.
+        """Return whether any segment could still be emptied, if all in it were alive.
 
         A segment that was dropped counts as the spare that it becomes: none is emptied before its space is back.
         """
         spares = self._spares.sizes() + [spare_size(removal.used_bytes) for removal in self._removals]
         room = sum(size - HEAD_BYTES - self._own_bytes for size in spares) - need
         if fits:
-            room += self._capacity - self._own_bytes - self._end
+            room += self._file_bytes - self._own_bytes - self._end
         return room >= self._owed_bytes()
 
     def _owed_bytes(self) -> int:
-        """Return how much of the oldest segment may still have to be rewritten; the log's own frames never are."""
+        """Return how much room emptying a segment may still take; the log's own frames are never rewritten.
+
+        It is that of the largest segment, because the oldest one gives back no more than it used.
+        """
         if len(self._heads) == 1:
             return 0
-        used = self._heads[1].previous_end
+        used = self._largest_bytes
         if used <= self._segment_bytes:
             used = min(used, self._segment_bytes - self._own_bytes)
-        return max(used - HEAD_BYTES - self._reclaimed_bytes, 0)
+        return max(used - HEAD_BYTES + used // _LOSS_SHARE + self._growth_bytes - self._reclaimed_bytes, 0)
 
     def _room_for(self, used_bytes: int) -> int:
         """Return how long a segment must be to hold the rewrite of one that uses so much: it may take more."""
         return used_bytes + used_bytes // 8 + self._own_bytes if used_bytes > self._segment_bytes else 0
 
     def _measure(self) -> None:
-        """Set the room that emptying the largest segment may take."""
-        used = max([self._capacity, *(head.previous_end for head in self._heads[1:])])
-        self._reclaim_bytes = max(self._segment_bytes, self._room_for(used))
+        """Note the largest segment, and how long a spare must be to empty it into."""
+        self._largest_bytes = max((head.previous_end for head in self._heads[1:]), default=0)
+        self._reclaim_bytes = max(self._segment_bytes, self._room_for(max(self._capacity, self._largest_bytes)))
 
     def _grow(self, need: int) -> bool:
         """Make the segment longer where the disk has room for that, if not for another segment."""
@@ -367,10 +385,33 @@ class SegmentWriter:
             if size <= OFFSET_MAX:
                 self._disk.allocate(self._file, size)
                 self._capacity = max(self._capacity, size)
+                self._file_bytes = max(self._file_bytes, size)
         except OSError as error:
             if error.errno not in NO_ROOM:
                 self._fail("making a segment longer", error)
         return self._capacity >= size
+
+    def _roll_or_gather(self, need: int) -> None:
+        """Roll for what reclaims space; where no spare is long enough by itself, make one room of several.
+
+        The last spares are freed for the first one, and that for the segment being written. Where all of them together
+        are too short, they stay.
+        """
+        try:
+            self._roll(need)
+            return
+        except Overloaded:
+            room = self._file_bytes - self._end + sum(self._spares.sizes()) + self._disk.free_bytes()
+            if room < need + self._own_bytes:
+                raise
+        while len(self._spares) > 1:
+            self._spares.shrink(len(self._spares) - 1)
+            with suppress(Overloaded):
+                self._roll(need)
+                return
+        self._spares.shrink(0)
+        if not self._grow(need):
+            raise no_room_error(self._refused)
 
     def _refill(self, count: int, *, least: int) -> None:
         """Try to have ``count`` spares of ``least`` bytes each; set ``crowded`` where the disk refuses.
@@ -387,10 +428,14 @@ class SegmentWriter:
                 self._fail("making a segment", error)
             self._refused, self.crowded = error, True
             if error.errno in (ENOSPC, EDQUOT):
-                while len(self._spares) < self._kept and self._spares.add_small(after=self._heads[-1].number):
-                    pass
-                self._refused_free_bytes = self._disk.free_bytes()
+                self._add_small_spares()
         self._set_limit()
+
+    def _add_small_spares(self) -> None:
+        """Make spares of what room a full disk has, as long as there are fewer than are kept."""
+        while len(self._spares) < self._kept and self._spares.add_small(after=self._heads[-1].number):
+            pass
+        self._refused_free_bytes = self._disk.free_bytes()
 
     def _append_own(self, kind: int, body: bytes) -> None:
         """Append a frame of the log's own; it may use all room that is left."""
@@ -429,9 +474,12 @@ class SegmentWriter:
         self._closed_bytes += head.previous_end
         self._salts[head.number] = head.salt
         self._use(head, spare.file, end=HEAD_BYTES, capacity=max(size, min(spare.size, self._segment_bytes)))
+        self._file_bytes = max(self._capacity, spare.size)
         for entry in preamble:
             self._join(entry)
         self._measure()
+        if self.crowded:
+            self._add_small_spares()
 
     def _first_entries(self, number: int) -> list[Entry]:
         """Return the frames that a segment starts with: the features of the log, then what the broker repeats."""

@@ -16,7 +16,7 @@ from tenure.broker.durability.committer import Committer
 from tenure.broker.durability.pace import pause
 from tenure.broker.durability.trim import is_all_deferred, is_based_on_oldest, trim_due, trim_step
 from tenure.broker.engine import Engine
-from tenure.errors import TenureError
+from tenure.errors import Overloaded, TenureError
 from tenure.log import checkpoint
 from tenure.log.disk import Disk
 
@@ -95,7 +95,12 @@ class Upkeep:
         try:
             while not self._finished:
                 started_ms, is_possible = self._engine.clock.boot_ms(), self._may_defer and not self._engine.log.crowded
-                batch = trim_step(self._engine, deferred if is_possible else None)
+                try:
+                    batch = trim_step(self._engine, deferred if is_possible else None)
+                except Overloaded:
+                    if not await self._room_came_back():
+                        raise
+                    continue
                 self._committer.plan()
                 if not batch:
                     await self._go_on(started_ms, deferred)
@@ -112,6 +117,17 @@ class Upkeep:
                 logger.warning("the log cannot be trimmed for now: %s", error.message)
         finally:
             self._trimming = False
+
+    async def _room_came_back(self) -> bool:
+        """Wait for the sync that frees room of the log itself; return False where none does.
+
+        A full segment keeps its unused end until then, and trimming must not end for lack of bytes that are its own.
+        """
+        log, batch = self._engine.log, self._engine.write()
+        if not log.sync_frees_room or log.synced_batch >= batch:
+            return False
+        await self._committer.durable(batch)
+        return True
 
     async def _go_on(self, started_ms: int, deferred: BitMap) -> None:
         """Pause after a step; where only large bases are left in the segment, let them be made beside the loop.
