@@ -12,6 +12,7 @@ import pytest
 from tenure import Broker
 from tenure.broker.open import open_watched
 from tenure.chain.leadership import Leadership
+from tenure.chain.signs import Signs
 from tenure.http import shared_home
 from tenure.http.service import Service
 from tenure.http.shared_home import SharedHome
@@ -144,3 +145,15 @@ async def test_a_hand_over_to_a_server_that_is_not_there_leaves_the_lead(pair: P
     answer = await call(first, "POST", "/v0/cluster/handover", json={"to": "http://c:4000"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "member_not_found")
     assert await statuses(pair, "/v0/leader") == [200, 421]
+
+
+async def test_a_store_that_hangs_keeps_no_server_from_looking_for_a_standby_and_stopping(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = pair
+    monkeypatch.setattr(shared_home, "_LOOK_S", 0.01)
+    monkeypatch.setattr(Signs, "standbys", lambda self: [])
+    monkeypatch.setattr(Signs, "step", lambda self: asyncio.sleep(3600))
+    answer = await call(first, "POST", "/v0/cluster/handover", json={})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "no_standby")
+    await asyncio.wait_for(first.stop(), 60)

@@ -69,6 +69,7 @@ class Serving:
         """Start the process and do not wait for it."""
         assert self._process is None or self._process.poll() is not None, "it still runs"
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")}
+        environment["PYTHONFAULTHANDLER"] = "1"
         if self.keys:
             environment["TENURE_API_KEYS"] = self.keys
         self._process = subprocess.Popen(
@@ -104,8 +105,13 @@ class Serving:
         self.process.send_signal(number)
 
     def wait(self) -> int:
-        """Wait for the end of the process; returns its exit code."""
-        code = self.process.wait(PATIENCE_S)
+        """Wait for the end of the process; returns its exit code. Raises with the stacks of one that does not end."""
+        try:
+            code = self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.signal(signal.SIGABRT)
+            self.process.wait(PATIENCE_S)
+            raise AssertionError(f"it does not end:\n{self.log()[-8_000:]}") from None
         assert self.process.stdout is not None
         self.process.stdout.close()
         return code

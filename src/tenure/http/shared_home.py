@@ -45,6 +45,8 @@ _HOLD_S: Final = 1.0
 """How long a request waits here until somebody is known to lead: a leader counts as lost after two beats, and is
 replaced within less than this.
 """
+_LOOK_S: Final = 2.0
+"""How long a handover looks for somebody who follows, where nobody was seen."""
 _GOES_ON: Final = {"not_leader", "overtaken", "left_behind"}
 """What a leader may lose its lead with and follow: its state is dropped, and read again from the chain."""
 _TRIED_AGAIN: Final = (OutcomeUnknown, StoreRefused, Freed, Overloaded)
@@ -298,7 +300,7 @@ class SharedHome:
             where = f": ask {info.leader}" if info.leader else ""
             raise NotLeader(f"this server does not lead{where}", leader=info.leader, epoch=info.epoch)
         if not signs.standbys():  # perhaps it was seen last when it led
-            await asyncio.wrap_future(background().start(signs.step()))
+            await _look_now(signs)
         self._successor = _chosen(signs.standbys(), to)
         self._lost.set()
         await self._gave_away.wait()
@@ -325,6 +327,13 @@ class SharedHome:
 
 def _goes_on(lost: Lost | None) -> bool:
     return lost is not None and lost.code in _GOES_ON
+
+
+async def _look_now(signs: Signs) -> None:
+    """Look at the signs of the others, but not for long: a store that hangs must not keep a server from stopping."""
+    with suppress(TimeoutError, TenureError):
+        async with asyncio.timeout(_LOOK_S):
+            await asyncio.wrap_future(background().start(signs.step()))
 
 
 def _chosen(standbys: list[Seen], to: str) -> str:
