@@ -161,7 +161,9 @@ class SimDisk:
 
     def listdir(self, name: str) -> list[str]:
         self._step("listdir")
-        return sorted(posixpath.basename(path) for path in self._inodes if posixpath.dirname(path) == name)
+        prefix = f"{name}/" if name else ""
+        names = (path[len(prefix) :] for path in self._inodes if path.startswith(prefix))
+        return sorted(found for found in names if "/" not in found)
 
     def create(self, name: str) -> File:
         self._step("create")

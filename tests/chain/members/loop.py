@@ -7,11 +7,12 @@ is due meanwhile is kept, and done when it goes on. Of a killed one only the end
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextvars import Context, copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from tests.chain.worlds.blocking import blocking, owner
@@ -20,12 +21,31 @@ from tests.chain.worlds.loop import VirtualLoop
 if TYPE_CHECKING:
     from tests.chain.members.process import Process
 
-__all__ = ["MembersLoop", "Parked"]
+__all__ = ["MembersLoop"]
 
 T = TypeVar("T")
-Call = Callable[[], object]
-Parked = tuple[asyncio.Handle, Call, Context, bool]
-"""A callback that is due: its handle, the call, its context, and whether it is a timer."""
+
+
+class _Due(asyncio.Handle):
+    """A callback of a process."""
+
+    def _run(self) -> None:
+        process = _process(self)
+        if process is not None and process.is_stopped:
+            process.parked.append(self)
+        else:
+            super()._run()
+
+
+class _DueTimer(asyncio.TimerHandle):
+    """A timer of a process; it dies with it."""
+
+    def _run(self) -> None:
+        process = _process(self)
+        if process is None or not (process.is_dead or process.is_stopped):
+            super()._run()
+        elif not process.is_dead:
+            process.parked.append(self)
 
 
 class MembersLoop(VirtualLoop):
@@ -37,7 +57,9 @@ class MembersLoop(VirtualLoop):
         self.set_task_factory(_make_task)
 
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
-        return self._soon(partial(callback, *args), copy_context() if context is None else context)
+        handle = _Due(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
 
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Any, *args: Any, context: Context | None = None
@@ -47,36 +69,14 @@ class MembersLoop(VirtualLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        call, context = partial(callback, *args), copy_context() if context is None else context
-        cell: list[asyncio.Handle] = []
-        handle = super().call_at(when, self._run, cell, call, context, True, context=context)
-        cell.append(handle)
-        return handle
+        timer = _DueTimer(when, callback, args, self, context)
+        heapq.heappush(self._scheduled, timer)
+        timer._scheduled = True  # type: ignore[attr-defined]
+        return timer
 
-    def _soon(self, call: Call, context: Context) -> asyncio.Handle:
-        cell: list[asyncio.Handle] = []
-        handle = super().call_soon(self._run, cell, call, context, False, context=context)
-        cell.append(handle)
-        return handle
-
-    def _run(self, cell: list[asyncio.Handle], call: Call, context: Context, is_timer: bool) -> None:
-        process = cast("Process | None", owner.get(None))
-        if process is None:
-            call()
-        elif process.is_dead:
-            if not is_timer:
-                call()
-        elif process.is_stopped:
-            process.parked.append((cell[0], call, context, is_timer))
-        else:
-            call()
-
-    def go_on(self, parked: list[Parked]) -> None:
+    def go_on(self, parked: list[asyncio.Handle]) -> None:
         """Make due what was kept while a process was stopped, in the same order."""
-        for handle, call, context, is_timer in parked:
-            if not handle.cancelled():
-                cell = [handle]
-                super().call_soon(self._run, cell, call, context, is_timer, context=context)
+        self._ready.extend(parked)
 
     def run_in_executor(self, executor: Executor | None, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
         """Make the call in a thread, which may wait for the loop; one executor makes one call at a time."""
@@ -87,6 +87,11 @@ class MembersLoop(VirtualLoop):
             return await blocking(call)
         async with self._turns.setdefault(executor, asyncio.Lock()):
             return await blocking(call)
+
+
+def _process(handle: Any) -> Process | None:
+    """Return the process in whose context the callback was made."""
+    return handle._context.get(owner)  # type: ignore[no-any-return]
 
 
 def _make_task(

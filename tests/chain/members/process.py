@@ -16,7 +16,7 @@ from tenure.core.state.state import State
 from tenure.errors import Conflict, NotLeader, TenureError
 from tenure.http.settings import ServerSettings
 from tenure.http.shared_home import SharedHome
-from tests.chain.members.loop import MembersLoop, Parked
+from tests.chain.members.loop import MembersLoop
 from tests.chain.worlds.blocking import owner
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Process:
         self.home: SharedHome
         self.is_stopped = False
         self.is_dead = False
-        self.parked: list[Parked] = []
+        self.parked: list[asyncio.Handle] = []
         self._settings = settings
         self._tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._ended = asyncio.Event()

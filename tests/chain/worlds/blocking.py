@@ -1,18 +1,20 @@
-"""Blocking code beside a virtual loop: it runs in a thread, and the loop stands still meanwhile.
+"""Blocking code beside a virtual loop: it has a stack of its own, and the loop stands still while it runs.
 
 What the code waits for, by ``background().run``, is awaited on the loop. So exactly one of the two runs at any time,
-and a seed gives the same course of events as if there were no thread.
+and a seed gives the same course of events as if there were one stack. A greenlet and no thread, as a life makes some
+hundred such calls, and to start a thread takes longer than most of them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextvars import ContextVar, copy_context
-from queue import SimpleQueue
+from functools import partial
 from typing import Any, Protocol, TypeVar
+
+from greenlet import getcurrent, greenlet
 
 __all__ = ["InlineBackground", "Owner", "blocking", "owner"]
 
@@ -27,46 +29,40 @@ class Owner(Protocol):
 
 
 owner: ContextVar[Owner] = ContextVar("owner")
-_here = threading.local()
 
 
-class _Thread:
-    """A thread that stops whenever it waits, and goes on when it is handed the answer."""
+class _Stack:
+    """A stack that is left whenever its code waits, and entered again with the answer."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
-        self._requests: SimpleQueue[tuple[str, Any]] = SimpleQueue()
-        self._answers: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
-        context = copy_context()
-        self._thread = threading.Thread(target=context.run, args=(self._run, call), daemon=True)
+        self._greenlet = greenlet(partial(copy_context().run, self._run, call))
+        self._greenlet.stack = self
 
     def start(self) -> tuple[str, Any]:
-        self._thread.start()
-        return self._requests.get()
+        """Run the code up to its first request, or its end."""
+        return self._greenlet.switch()  # type: ignore[no-any-return]
 
     def answer(self, value: Any, error: BaseException | None) -> tuple[str, Any]:
-        """Hand over what the thread waits for; return its next request, or its end."""
-        self._answers.put((value, error))
-        return self._requests.get()
+        """Hand over what the code waits for; return its next request, or its end."""
+        return self._greenlet.switch((value, error))  # type: ignore[no-any-return]
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        """Have the coroutine awaited on the loop; called in the thread."""
-        self._requests.put(("await", work))
-        value, error = self._answers.get()
+        """Have the coroutine awaited on the loop; called on this stack."""
+        value, error = self._greenlet.parent.switch(("await", work))
         if error is not None:
             raise error
         return value  # type: ignore[no-any-return]
 
-    def join(self) -> None:
-        self._thread.join()
-
-    def _run(self, call: Callable[[], Any]) -> None:
-        _here.thread = self
+    def _run(self, call: Callable[[], Any]) -> tuple[str, Any]:
         try:
-            result = call()
+            return "return", call()
         except BaseException as error:
-            self._requests.put(("raise", error))
-        else:
-            self._requests.put(("return", result))
+            return "raise", error
+
+
+def _stack() -> _Stack | None:
+    """Return the stack that is run on, None on the loop's."""
+    return getattr(getcurrent(), "stack", None)
 
 
 async def blocking(call: Callable[[], T]) -> T:
@@ -74,9 +70,9 @@ async def blocking(call: Callable[[], T]) -> T:
 
     A process that was killed sends nothing any more, also where its code would still close something.
     """
-    thread = _Thread(call)
+    stack = _Stack(call)
     killed: asyncio.CancelledError | None = None
-    kind, work = thread.start()
+    kind, work = stack.start()
     while kind == "await":
         value: Any = None
         failure: BaseException | None = killed
@@ -89,8 +85,7 @@ async def blocking(call: Callable[[], T]) -> T:
                 failure = killed = error
             except BaseException as error:
                 failure = error
-        kind, work = thread.answer(value, failure)
-    thread.join()
+        kind, work = stack.answer(value, failure)
     if killed is not None:
         raise killed
     if kind == "raise":
@@ -102,11 +97,13 @@ class InlineBackground:
     """What takes the place of the background loop of the process."""
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return _here.thread.wait_for(work)  # type: ignore[no-any-return]
+        stack = _stack()
+        assert stack is not None, "nothing that blocks is run on the loop"
+        return stack.wait_for(work)
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T] | Future[T]:
         """Start the coroutine beside the caller; blocking code, which waits for it next, gets it when it is done."""
-        if not hasattr(_here, "thread"):
+        if _stack() is None:
             task = asyncio.get_running_loop().create_task(work)
             owner.get().adopt(task)
             return task

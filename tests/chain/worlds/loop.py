@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, TypeVar
@@ -17,9 +19,12 @@ T = TypeVar("T")
 class VirtualLoop(asyncio.BaseEventLoop):
     """A loop that goes to its next timer at once when nothing is ready."""
 
+    _ready: deque[Any]
+    _scheduled: list[Any]
+    _stopping: bool
+
     def __init__(self) -> None:
         super().__init__()
-        self._selector = self
         self._now_s = 0.0
         #: Errors of tasks that nobody awaited.
         self.escaped: list[str] = []
@@ -32,15 +37,23 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._now_s
 
-    def select(self, timeout: float | None) -> list[Any]:
-        """Let time pass up to the next timer, in the place of a selector that waits for files."""
-        if timeout is None:
-            raise Anomaly("hang", "everybody waits, and no timer is set")
-        self._now_s += timeout
-        return []
-
-    def _process_events(self, event_list: list[Any]) -> None:
-        """Do nothing: there are no files."""
+    def _run_once(self) -> None:
+        """Run what is ready, or go on to the next timer; a turn of a loop that waits for no file and no thread."""
+        timers = self._scheduled
+        while timers and timers[0]._cancelled:
+            heapq.heappop(timers)._scheduled = False
+        if not self._ready and not self._stopping:
+            if not timers:
+                raise Anomaly("hang", "everybody waits, and no timer is set")
+            self._now_s = max(self._now_s, timers[0]._when)
+        while timers and timers[0]._when <= self._now_s:
+            timer = heapq.heappop(timers)
+            timer._scheduled = False
+            self._ready.append(timer)
+        for _ in range(len(self._ready)):
+            handle = self._ready.popleft()
+            if not handle._cancelled:
+                handle._run()
 
     def _write_to_self(self) -> None:
         """Do nothing: there is no other thread that runs at the same time."""
