@@ -34,6 +34,8 @@ class LocalCopy:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._files: dict[int, File] = {}
+        #: The segment and offset that nothing lies behind, while the files are open: most links begin there.
+        self._tip: tuple[int, int] | None = None
         #: Bytes that were moved aside, where they held records.
         self.diverged_bytes = 0
 
@@ -79,12 +81,14 @@ class LocalCopy:
             self._disk.sync_dir(SEGMENTS)
 
     def write(self, runs: Sequence[Run]) -> None:
-        """Write the bytes of a link at their places."""
+        """Write the bytes of a link at their places, behind which nothing lies."""
+        self._tip = None
         for run in runs:
-            if run.segment in segment_numbers(self._disk):
+            if run.segment in self._files or run.segment in segment_numbers(self._disk):
                 write_whole(self._disk, self._file(run.segment), run.data, offset=run.offset)
             else:
                 self._begin(run)
+        self._tip = runs[-1].segment, runs[-1].offset + len(runs[-1].data)
 
     def _begin(self, run: Run) -> None:
         """Begin a segment as a roll does: those before it are durable first, and it gets its name with its head."""
@@ -106,6 +110,8 @@ class LocalCopy:
         It is moved before it is removed here, so that a power loss in between leaves it in two places. What was moved
         aside before stays as it is, also where a start that was cut short is made again.
         """
+        if self._tip == (end.segment, end.offset):
+            return
         kept = end.segment if end.offset >= HEAD_BYTES else end.segment - 1  # without its head, a segment is none
         for number in [number for number in self._files if number > kept]:
             self._disk.close(self._files.pop(number))
@@ -121,6 +127,7 @@ class LocalCopy:
         clear_spares(self._disk)
         if end.segment in segment_numbers(self._disk):
             self._disk.truncate(self._file(end.segment), end.offset)
+        self._tip = end.segment, end.offset
 
     def has_segment(self, number: int, size: int, digest: str) -> bool:
         """Return whether a whole segment is here already."""
@@ -206,6 +213,7 @@ class LocalCopy:
 
     def close(self) -> None:
         """Let go of the files."""
+        self._tip = None
         while self._files:
             self._disk.close(self._files.popitem()[1])
 

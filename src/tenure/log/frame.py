@@ -134,7 +134,7 @@ def find_frames(read: Read, start: int, *, end: int, salt: int, batch: int) -> I
 def nonzero_end(read: Read, start: int, *, end: int) -> int:
     """Return the offset after the last byte in ``start..end`` that is not zero, or ``start``."""
     found = start
-    zeros = bytes(CHUNK_BYTES)
+    zeros = bytes(max(0, min(CHUNK_BYTES, end - start)))
     while start < end:
         chunk = read(min(CHUNK_BYTES, end - start), start)
         if not chunk:
