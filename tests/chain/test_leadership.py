@@ -275,6 +275,18 @@ async def test_a_hole_in_the_chain_is_damage_and_not_its_end(world: World):
 
 
 @story
+async def test_a_hole_of_several_links_is_found_before_a_fence_is_sent(world: World):
+    leader = await world.lead()
+    for body in (b"a", b"b", b"c", b"d"):
+        await ship(leader, body)
+    world.sim.lose([link_key(leader.epoch, number) for number in (1, 2)])
+    before = dict(world.sim.objects)
+    with pytest.raises(Corrupt, match="the store lost it"):
+        await world.lead()
+    assert world.sim.objects == before
+
+
+@story
 async def test_a_fence_into_a_hole_begins_nothing(world: World):
     leader = await world.lead()
     await ship(leader, b"a")
@@ -549,8 +561,10 @@ async def test_a_fence_that_somebody_deleted_is_not_taken_for_the_end_of_the_cha
     await ship(first, b"a")
     await ship(await world.lead(), b"b")
     world.sim.objects.pop(link_key(first.epoch, 1))
-    with pytest.raises(Corrupt, match="lost a part"):
+    before = dict(world.sim.objects)
+    with pytest.raises(Corrupt, match="the store lost it"):
         await world.lead()
+    assert world.sim.objects == before, "no fence was sent into the hole"
 
 
 @story

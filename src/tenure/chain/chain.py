@@ -106,21 +106,24 @@ class Chain:
     async def check_is_last(self, place: Place, fence: bytes) -> None:
         """Check that the fence with this digest, in this slot, is the end of the chain. Raises Corrupt, Freed.
 
-        The next slot is read. A listing shows what a hole of any length may hide, such as a later epoch whose fence,
-        or a freed one whose mark, was deleted by somebody. A rival may have read the fence already and ended the epoch
+        What a hole of any length may hide is looked for, such as a later epoch whose fence, or a freed one whose mark,
+        was deleted by somebody. A rival may have read the fence already and ended the epoch
         that it began: its leader finds that with its first link.
         """
         key = link_key(place.epoch, place.number)
-        is_freed, later, found = await asyncio.gather(
-            self.is_freed(place.epoch), self.read(place.epoch, place.number + 1), self._first_after(key)
-        )
+        is_freed, found = await asyncio.gather(self.is_freed(place.epoch), self._next_after(place))
         if is_freed:
             raise self.freed(place.epoch, place.number)
-        if found is None and later is not None:
-            found = link_key(place.epoch, place.number + 1)
         if found is not None and not await self._follows(found, Place(place.epoch + 1, 0, fence)):
             message = f"{key} was free although {found} follows it: the store lost a part of the chain"
             raise Corrupt(message, key=key)
+
+    async def _next_after(self, place: Place) -> str | None:
+        """Return the key of an object behind a slot, None where there is none: as listed, or in the slot after it."""
+        later, listed = await asyncio.gather(
+            self.read(place.epoch, place.number + 1), self._first_after(link_key(place.epoch, place.number))
+        )
+        return listed if later is None else link_key(place.epoch, place.number + 1)
 
     async def _first_after(self, key: str) -> str | None:
         async for info in self.store.list_objects(CHAIN, start_after=key):
@@ -135,8 +138,13 @@ class Chain:
         return data is not None and Link.unpack(data, key).prev == place.digest
 
     async def _check_end(self, place: Place) -> None:
-        """Check that a free slot is the end of the chain. Raises Corrupt for a hole, Freed where it was deleted."""
-        is_freed, later = await asyncio.gather(self.is_freed(place.epoch), self.read(place.epoch, place.number + 1))
+        """Check that a free slot is the end of the chain. Raises Corrupt for a hole, Freed where it was deleted.
+
+        A listing shows what lies behind a hole of any length, also where a lost fence hides the epoch after it: whoever
+        ends the epoch here must know before it does.
+        """
+        key = link_key(place.epoch, place.number)
+        is_freed, later = await asyncio.gather(self.is_freed(place.epoch), self._next_after(place))
         if is_freed:
             raise self.freed(place.epoch, place.number)
         if later is None:
@@ -144,8 +152,7 @@ class Chain:
         if await self.read(place.epoch, place.number) is None:
             if await self.is_freed(place.epoch):  # since the first look: this reader is slow
                 raise self.freed(place.epoch, place.number)
-            key = link_key(place.epoch, place.number)
-            raise Corrupt(f"{key} is missing, and the link after it is there: the store lost it", key=key)
+            raise Corrupt(f"{key} is missing, and {later} behind it is there: the store lost it", key=key)
 
     def freed(self, epoch: int, number: int) -> Freed:
         """Return the error of a slot whose epoch was freed."""
