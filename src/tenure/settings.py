@@ -57,7 +57,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     reboot_ms_max: int = 259_200_000
-    """How much time at most is taken to have passed over a reboot, when only the wall clock can tell (three days)."""
+    """How much time at most is taken to have passed over a reboot or a move to another machine, when only the wall
+    clock or the clock of the log's home can tell (three days).
+    """
     time_mark_ms: int = 3_600_000
     """A log that has fallen silent notes the time this often, so that a reboot does not hide how long it was idle."""
 

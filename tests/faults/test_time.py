@@ -130,7 +130,7 @@ def test_fault_21_a_hardware_clock_that_is_wrong_at_boot_evicts_and_forgets_noth
     session.clock.reboot(off_ms=30_000)
     session.clock.jump_wall(years * 365 * DAY_MS)
     again = restarted(session, session.clock)
-    assert ("check the hardware clock" in caplog.text) == (years > 0)
+    assert ("check that clock" in caplog.text) == (years > 0)
     session.clock.jump_wall(-years * 365 * DAY_MS)
     session.clock.advance(60_000)
     assert len(again.call(run.diff, "t").records) == 10

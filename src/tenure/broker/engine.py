@@ -159,18 +159,19 @@ class Engine:
         self._start_clock(warm)
 
     def _start_clock(self, warm: Warm | None) -> None:
-        """Continue log time: as it was followed, or by the machine's uptime where it has not rebooted since, else by
-        the wall clock, and never backwards. Who followed needs no clock that agrees with the last leader's.
+        """Continue log time: by the machine's uptime where the last one to open the log ran on it and it has not
+        rebooted since, or as it was followed, else by the wall clock, and never backwards. Who followed needs no clock
+        that agrees with the last leader's.
         """
         state, (boot_ms, wall_ms) = self.state, read_both(self.clock)
         if not state.epoch:
             now_ms = wall_ms
-        elif warm is not None and warm.log_ms:
-            now_ms = max(warm.log_ms + boot_ms - warm.boot_ms, state.log_ms)
         elif state.boot_id == self.clock.boot_id:
             now_ms = max(state.opened_ms + boot_ms - state.boot_ms, state.log_ms)
+        elif warm is not None and warm.log_ms:
+            now_ms = self._after_pause(warm.log_ms + boot_ms - warm.boot_ms, "the clock of the log's home")
         else:
-            now_ms = self._after_reboot(wall_ms)
+            now_ms = self._after_pause(wall_ms - state.wall_offset_ms, "the wall clock")
         self._log_offset_ms, self.log.log_ms = now_ms - boot_ms, self.clock_ms
         self.rewrite(Opened(now_ms, self.log.epoch, self.clock.boot_id, boot_ms, wall_ms - now_ms))
         if self.log.has_home:  # a sync is a request to a store: the epoch is durable, and this goes with the next link
@@ -179,18 +180,18 @@ class Engine:
             self.log.sync()
         self.synced_batch = self.log.synced_batch
 
-    def _after_reboot(self, wall_ms: int) -> int:
-        """Return log time after a reboot, from the wall clock alone and within a bound.
+    def _after_pause(self, now_ms: int, clock: str) -> int:
+        """Return log time after a reboot, or on another machine, as a clock shows it and within a bound.
 
         A hardware clock that is wrong at boot would otherwise let every TTL, delay and window pass at once, and log
         time never goes back.
         """
         log_ms, limit = self.state.log_ms, self.settings.reboot_ms_max
-        passed_ms = wall_ms - self.state.wall_offset_ms - log_ms
+        passed_ms = now_ms - log_ms
         if passed_ms > limit:
             logger.warning(
-                "the wall clock is %d s ahead of the log after a reboot: only %d s are taken to have passed; "
-                "check the hardware clock",
+                "%s is %d s ahead of the log: only %d s are taken to have passed; check that clock",
+                clock,
                 passed_ms // 1000,
                 limit // 1000,
             )

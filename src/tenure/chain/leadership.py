@@ -39,19 +39,21 @@ async def challenge(
     clock: Clock,
     is_over: Callable[[], bool] = lambda: False,
     beats: bool = False,
+    log_ms: int = 0,
 ) -> Leadership | None:
     """Create the fence in the next slot; return the leadership of the next epoch, or None where another was faster.
 
     ``nonce`` must be durable beside the log before this is called, so that a later life knows the fence as its own.
     ``is_over`` is asked while a request is under way whether to give up: then it raises OutcomeUnknown, and so does
     the leadership. One that ``beats`` promises followers a link every ``beat_ms``, and answers under a grant.
+    ``log_ms`` is log time as it was followed, 0 where that is not known.
 
     Raises Corrupt where the store lost what this member has read, Freed where it deleted it.
     """
     if place.before is not None:  # before anything is written: it may be an old copy of the store
         await _check_there(chain, *place.before, place.digest)
     about = (chain.log_id, place.epoch + 1, place.number, place.digest, nonce, directory)
-    fence = Link(Kind.FENCE, *about, url=url, beat_ms=chain.settings.beat_ms if beats else 0)
+    fence = Link(Kind.FENCE, *about, url=url, log_ms=log_ms, beat_ms=chain.settings.beat_ms if beats else 0)
     data = fence.pack()
     if (await chain.create(place.epoch, place.number, data, is_over=is_over)) is not None:
         return None
@@ -104,6 +106,7 @@ class Leadership:
         self.is_over = is_over
         self.fence = fence
         self.clock = clock
+        self._fenced_ms = clock.boot_ms()
         #: Until when, by the boot clock, this process may answer what is not committed. Without beats no other process
         #: counts on it; with them there is no grant before the first link.
         self.granted_until_ms = 0.0 if fence.beat_ms else inf
@@ -124,6 +127,12 @@ class Leadership:
     def beats(self) -> bool:
         """Whether followers were promised a link every ``beat_ms``."""
         return self.fence.beat_ms > 0
+
+    def followed_ms(self) -> int:
+        """Log time before the log is open: what the fence carries, and this machine's clock since; 0 where it does not
+        say.
+        """
+        return self.fence.log_ms + self.clock.boot_ms() - self._fenced_ms if self.fence.log_ms else 0
 
     async def ship(
         self,
@@ -209,7 +218,7 @@ class Leadership:
             self.metrics.fenced += isinstance(error, NotLeader)
         return self.lost
 
-    async def renew(self, nonce: bytes) -> None:
+    async def renew(self, nonce: bytes, *, log_ms: int = 0) -> None:
         """End this epoch and begin the next one, led by this process too. ``nonce`` is durable already.
 
         Raises as ``ship``.
@@ -218,7 +227,7 @@ class Leadership:
             raise self.lost
         place = self.place
         about = (self.chain.log_id, place.epoch + 1, place.number, place.digest, nonce, self.fence.directory)
-        fence = Link(Kind.FENCE, *about, url=self.fence.url, beat_ms=self.fence.beat_ms)
+        fence = Link(Kind.FENCE, *about, url=self.fence.url, log_ms=log_ms, beat_ms=self.fence.beat_ms)
         data = fence.pack()
         sent_digest = await self._create(data, self.is_over)
         try:

@@ -86,7 +86,7 @@ class Member:
                 led.leadership.metrics.diverged_bytes = catching_up.diverged_bytes
                 return led
 
-    async def challenge(self, chain: Chain, notes: Notes) -> Led | None:
+    async def challenge(self, chain: Chain, notes: Notes, *, log_ms: int = 0) -> Led | None:
         """End the epoch that was read to its end, and lead the next one; None where another was faster.
 
         Raises as `tenure.chain.leadership.challenge`, and OSError.
@@ -103,6 +103,7 @@ class Member:
             clock=self.clock,
             is_over=self._is_over,
             beats=self._beats,
+            log_ms=log_ms,
         )
         if leadership is None:
             return None

@@ -69,6 +69,7 @@ class ShippedLog(FileLog):
         super().__init__(disk, heads, segment_bytes=segment_bytes, handles_max=HANDLES_MAX, features=features)
         self.has_home = True
         self.leadership = leadership
+        self.log_ms = leadership.followed_ms
         self._notes = NotesFile(disk, notes)
         self._upkeep = LeaderUpkeep(disk, leadership, self._notes)
         self._noted_ms = leadership.clock.boot_ms()
@@ -225,7 +226,7 @@ class ShippedLog(FileLog):
     def _carry(self, pieces: list[Piece], last_batch: int, log_ms: int) -> None:
         """Ship one link, in the thread of the sync; note the place now and then. Raises as `Leadership.ship`."""
         if self.leadership.place.number >= self.leadership.chain.settings.epoch_links_max:
-            self._begin_next_epoch()
+            self._begin_next_epoch(log_ms)
         runs = [Run(number, start, self._read_piece(number, start, end)) for number, start, end in pieces]
         self._ship(runs, last_batch=last_batch, log_ms=log_ms)
         now_ms = self.leadership.clock.boot_ms()
@@ -249,12 +250,12 @@ class ShippedLog(FileLog):
         )
         self._notes.pass_link(leadership.last._replace(runs=runs), before, leadership.place)
 
-    def _begin_next_epoch(self) -> None:
+    def _begin_next_epoch(self, log_ms: int) -> None:
         """Close this epoch and lead the next one, so that its links can be freed one day. Raises as ``_ship``."""
         nonce = secrets.token_bytes(16)
         self._notes.add_nonce(nonce)
         before = self.leadership.place
-        self._finish(self.leadership.renew(nonce))
+        self._finish(self.leadership.renew(nonce, log_ms=log_ms))
         self._notes.pass_link(self.leadership.fence, before, self.leadership.place)
 
     def _finish(self, work: Coroutine[Any, Any, None]) -> None:

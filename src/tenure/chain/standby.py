@@ -26,7 +26,7 @@ from tenure.chain.place import Step
 from tenure.chain.silence import Silence
 from tenure.errors import TenureError
 from tenure.log.interface import Position
-from tenure.objects.store import OutcomeUnknown, StoreRefused
+from tenure.objects.store import ObjectMissing, OutcomeUnknown, StoreFull, StoreRefused
 
 __all__ = ["Follower", "Standby"]
 
@@ -36,6 +36,8 @@ _LOOK_MS: Final = 1_000
 _DOUBT_BEATS: Final = 2
 _BUSY_RATIO: Final = 4
 """How much more often than every ``poll_ms`` it looks while records come."""
+_STAMP_MS: Final = 1_000
+"""Some stores tell the time of an object in whole seconds."""
 
 
 class Follower(Protocol):
@@ -95,7 +97,7 @@ class Standby:
         self.notes: Notes
         #: The links that the last look brought: how far behind it was.
         self.lag_links = 0
-        #: Log time at the newest link that says it, and this machine's clock when that link came.
+        #: Log time at the newest link that says it, and this machine's clock at that time.
         self.log_time_ms = (0, 0)
 
     @property
@@ -146,13 +148,37 @@ class Standby:
     async def _catch_up(self, chain: Chain) -> None:
         """Come to the end of the chain for the first time. The wait for silence begins only then."""
         self.notes = await self._catching_up.run(chain, self.notes)
-        before = self.notes.place.before
-        if self._silence.last is None and before is not None and (data := await chain.read(*before)) is not None:
-            self._silence.last = Link.unpack(data, link_key(*before))
+        await self._date_last(chain)
         self._fold()
         self._silence.begin()
         self._noted_ms = self._at_end_ms = self._clock.boot_ms()
         self._following()
+
+    async def _date_last(self, chain: Chain) -> None:
+        """Learn the last link, where it was read before this process began, and how long ago it was stored.
+
+        The store's clock is the only one that all members share: their wall clocks may differ by minutes, and a lease
+        must not end early by that. Where it cannot be asked, no time is taken to have passed.
+        """
+        before = self.notes.place.before
+        if before is None:
+            return
+        if self._silence.last is None and (data := await chain.read(*before)) is not None:
+            self._silence.last = Link.unpack(data, link_key(*before))
+        if self._silence.last is not None and self._silence.last.log_ms:
+            age_ms = await self._age_ms(chain, link_key(*before))
+            self.log_time_ms = (self._silence.last.log_ms, self._clock.boot_ms() - age_ms)
+
+    async def _age_ms(self, chain: Chain, key: str) -> int:
+        with suppress(ObjectMissing, OutcomeUnknown, StoreFull, StoreRefused):
+            return max(0, await chain.store.age_ms(key) - _STAMP_MS)
+        return 0
+
+    @property
+    def _now_ms(self) -> int:
+        """Log time as it was followed, 0 where that is not known."""
+        log_ms, boot_ms = self.log_time_ms
+        return log_ms + self._clock.boot_ms() - boot_ms if log_ms else 0
 
     def _may_lead_at_once(self) -> bool:
         """Return whether the last leader is dead for sure: it was this directory, and its lock is held now.
@@ -258,7 +284,7 @@ class Standby:
             if self.notes.place != place:
                 return None
             self._catching_up.sync()
-            led = await self._member.challenge(chain, self.notes)
+            led = await self._member.challenge(chain, self.notes, log_ms=self._now_ms)
         except (OutcomeUnknown, StoreRefused, Freed, OSError) as error:
             _warn("take over", error)
             return None

@@ -105,6 +105,11 @@ class RetryingStore:
             return False
         return True
 
+    async def age_ms(self, key: str) -> int:
+        """Return how long ago the object was stored, by the store's own clock. Raises ObjectMissing."""
+        stored = await self.repeat(lambda: self.store.head(key))
+        return await self.repeat(self.store.now_ms) - stored.modified_ms
+
     async def list_objects(self, prefix: str, start_after: str | None = None) -> AsyncGenerator[ObjectInfo]:
         """List, and continue after the last key after a failure."""
         attempt = 0
