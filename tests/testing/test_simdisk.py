@@ -8,6 +8,7 @@ import time
 import pytest
 
 from tenure.errors import Conflict
+from tenure.testing.power_loss import MODES
 from tenure.testing.simdisk import CrashMode, Failure, PowerLoss, SimDisk
 
 
@@ -63,6 +64,21 @@ def test_a_rename_and_an_unlink_that_were_not_synced_are_undone() -> None:
     assert disk.crash("lost").names() == ["b"]
     disk.sync_dir("")
     assert disk.crash("lost").names() == []
+
+
+def test_a_file_that_moved_to_another_directory_is_in_both_until_both_are_synced_and_then_in_one() -> None:
+    disk, _ = named()
+    disk.mkdir("d")
+    disk.sync_dir("")
+    disk.rename("a", "d/a")
+    assert disk.crash("lost").names() == ["a"]
+    assert disk.crash("kept").names() == disk.kill().crash("kept").names() == ["d/a"]
+    assert all("a" in disk.crash("torn", seed=seed).names() for seed in range(20))
+    disk.sync_dir("d")
+    assert disk.crash("lost").names() == ["a", "d/a"]
+    disk.sync_dir("")
+    for mode in MODES:
+        assert disk.crash(mode).names() == ["d/a"]
 
 
 def test_a_torn_write_leaves_any_prefix() -> None:

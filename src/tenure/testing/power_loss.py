@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Literal
+from typing import Literal, NamedTuple
 
 __all__ = ["MODES", "CrashMode", "Inode", "NameChange", "apply_names", "surviving_names"]
 
@@ -53,13 +53,20 @@ class Inode:
         return other
 
 
-NameChange = list[tuple[str, Inode | None]]
-"""One change of a directory: names and their files, None for a name that is removed or, with a slash, a directory."""
+class NameChange(NamedTuple):
+    """One change of a directory: names and their files, None for a name that is removed or, with a slash, a directory.
+
+    A departure is that of a file which moved to another directory: before both are synced, a power loss may leave both
+    names, and never none.
+    """
+
+    names: list[tuple[str, Inode | None]]
+    is_departure: bool = False
 
 
 def apply_names(names: dict[str, Inode | None], change: NameChange) -> None:
     """Apply one change to the names of a directory."""
-    for name, inode in change:
+    for name, inode in change.names:
         if inode is not None or name.endswith("/"):
             names[name] = inode
         else:
@@ -68,6 +75,8 @@ def apply_names(names: dict[str, Inode | None], change: NameChange) -> None:
 
 def surviving_names(changes: list[NameChange], mode: CrashMode, random: Random) -> list[NameChange]:
     """Return the unsynced changes of a directory that survive a power loss."""
+    if mode != "kept":
+        changes = [change for change in changes if not change.is_departure]
     match mode:
         case "lost":
             return []

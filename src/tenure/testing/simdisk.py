@@ -99,7 +99,9 @@ class SimDisk:
             for directory, names in self._durable_names.items()
         }
         world._changes = {
-            directory: [[(name, copy(inode)) for name, inode in change] for change in changes]
+            directory: [
+                change._replace(names=[(name, copy(inode)) for name, inode in change.names]) for change in changes
+            ]
             for directory, changes in self._changes.items()
         }
         return world
@@ -157,7 +159,7 @@ class SimDisk:
             self._directories.add(name)
             self._durable_names[name] = {}
             self._changes[name] = []
-            self._changes[posixpath.dirname(name)].append([(name + "/", None)])
+            self._changes[posixpath.dirname(name)].append(NameChange([(name + "/", None)]))
 
     def listdir(self, name: str) -> list[str]:
         self._step("listdir")
@@ -171,7 +173,7 @@ class SimDisk:
         if inode is None:
             self._check_parent(name)
             inode = self._inodes[name] = Inode()
-            self._changes[posixpath.dirname(name)].append([(name, inode)])
+            self._changes[posixpath.dirname(name)].append(NameChange([(name, inode)]))
         else:
             inode.change(0, None)
         return self._handle(inode)
@@ -231,13 +233,18 @@ class SimDisk:
         self._step("rename")
         inode = self._inodes.pop(old)
         self._inodes[new] = inode
-        self._changes[posixpath.dirname(new)].append([(old, None), (new, inode)])
+        left, entered = posixpath.dirname(old), posixpath.dirname(new)
+        if left == entered:
+            self._changes[entered].append(NameChange([(old, None), (new, inode)]))
+        else:
+            self._changes[entered].append(NameChange([(new, inode)]))
+            self._changes[left].append(NameChange([(old, None)], is_departure=True))
 
     def unlink(self, name: str) -> None:
         self._step("unlink")
         if self._inodes.pop(name, None) is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-        self._changes[posixpath.dirname(name)].append([(name, None)])
+        self._changes[posixpath.dirname(name)].append(NameChange([(name, None)]))
 
     def sync_dir(self, name: str) -> None:
         self._step("sync_dir")
