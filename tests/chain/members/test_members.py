@@ -11,8 +11,8 @@ from tests.chain.members.life import Life
 from tests.chain.members.runs import run, shrink
 from tests.chain.members.variants import VARIANTS
 
-LIVES = 16
-BLOCKS = 4
+LIVES = 40
+BLOCKS = 8
 LONG_LIVES = 200
 LONG_BLOCKS = 250
 VARIANT_LIVES_MAX = 40

@@ -8,8 +8,8 @@ from tests.chain.worlds.runs import run, shrink
 from tests.chain.worlds.world import World
 from tests.lives.anomaly import Anomaly
 
-WORLDS = 22
-BLOCKS = 4
+WORLDS = 110
+BLOCKS = 8
 LONG_BLOCKS = 250
 LONG_WORLDS = 400
 
@@ -26,7 +26,7 @@ def test_in_no_world_is_anything_lost_or_told_wrong(block: int) -> None:
 
 
 def test_in_no_world_of_whole_logs_is_anything_lost_or_told_wrong() -> None:
-    check_worlds(range(1_000, 1_015), is_whole=True)
+    check_worlds(range(1_000, 1_040), is_whole=True)
 
 
 @pytest.mark.full
