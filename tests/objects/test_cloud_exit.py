@@ -68,6 +68,26 @@ def test_the_exit_waits_for_a_thread_that_hands_a_result_over():
     loop.close()
 
 
+# A thread that asks for the interpreter's lock, which the main thread does not let go of.
+ENTERING = """
+import ctypes, os, sys
+from tenure.objects.cloud_store import wait_for_foreign_threads
+sys.setswitchinterval(1000)
+this = ctypes.PyDLL(None)
+entry = ctypes.cast(ctypes.pythonapi.PyGILState_Ensure, ctypes.c_void_p)
+assert wait_for_foreign_threads(0.0)
+assert this.pthread_create(ctypes.byref(ctypes.c_ulong()), None, entry, None) == 0
+while len(sys._current_exceptions()) < 2:
+    pass
+os._exit(0 if not wait_for_foreign_threads(0.0) else 1)
+"""
+
+
+def test_the_exit_waits_for_a_thread_that_is_about_to_enter_python():
+    ended = subprocess.run([sys.executable, "-c", ENTERING], check=False, timeout=WITHIN_S)
+    assert ended.returncode == 0
+
+
 def test_the_exit_does_not_wait_for_other_threads():
     entered, release = _thread.allocate_lock(), _thread.allocate_lock()
     entered.acquire(), release.acquire()

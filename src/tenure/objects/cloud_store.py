@@ -43,7 +43,8 @@ def finish_at_exit() -> None:
 def wait_for_foreign_threads(seconds_max: float) -> bool:
     """Wait until no thread that Python did not start hands a result over; return whether that came within the limit.
 
-    A thread shows up for as long as it has a Python frame, also while it waits for the interpreter's lock.
+    A thread shows up from when it asks for the interpreter's lock until it has given it back. Without a Python frame it
+    is about to enter, or to leave.
     """
     until = time.monotonic() + seconds_max
     while _is_handing_over():
@@ -55,7 +56,8 @@ def wait_for_foreign_threads(seconds_max: float) -> bool:
 
 def _is_handing_over() -> bool:
     known = {thread.ident for thread in threading.enumerate()}
-    return any(_is_of_asyncio(frame) for number, frame in sys._current_frames().items() if number not in known)
+    foreign, frames = sys._current_exceptions().keys() - known, sys._current_frames()
+    return any(number not in frames or _is_of_asyncio(frames[number]) for number in foreign)
 
 
 def _is_of_asyncio(frame: FrameType) -> bool:
