@@ -281,7 +281,7 @@ async def test_the_next_segment_is_allocated_before_it_is_needed() -> None:
                     await asyncio.sleep(0.001)
         assert disk.threads
         assert {name.rpartition("_")[0] for name in disk.threads} == {"tenure-spares"}
-        assert len(log._spares) <= log._kept_soon + 1
+        assert len(log._spares) <= log._room.kept_soon + 1
 
 
 async def test_trimming_without_room_waits_for_the_sync_that_frees_some(

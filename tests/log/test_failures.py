@@ -483,7 +483,7 @@ def test_a_segment_is_made_longer_up_to_the_last_offset_and_not_beyond(monkeypat
     disk, model = SimDisk(9), Model()
     log = opened(disk, model)
     monkeypatch.setattr(writer, "OFFSET_MAX", 4096)
-    need = 4096 - log._end - log._own_bytes
+    need = 4096 - log._end - log._room.own_bytes
     assert not log._grow(need + 1)
     assert log._capacity < 4096
     assert log._grow(need)
@@ -498,7 +498,7 @@ def test_a_segment_that_cannot_be_made_longer_by_a_byte_is_full_or_the_disk_has_
         raise OSError(code, "refused")
 
     log._disk.allocate = refused  # type: ignore[method-assign]
-    need = log._capacity + 1 - log._end - log._own_bytes
+    need = log._capacity + 1 - log._end - log._room.own_bytes
     if code == errno.ENOSPC:
         assert not log._grow(need)
         assert log.failed is None

@@ -163,13 +163,13 @@ class FileLog(SegmentWriter):
         self._append_own(KIND_DROPPED, segment.to_bytes(8, "little"))
         batch = self.write()
         self._removals.append(Removal(segment, batch=batch, used_bytes=self._heads[1].previous_end))
-        self._reclaimed_bytes = 0
+        self._room.reclaimed_bytes = 0
         self._dropped = segment
         self._closed_bytes -= self._heads[1].previous_end
         del self._heads[0], self._salts[segment]
         self._files.forget(segment)
         self._reader.drop(segment)
-        self._measure()
+        self._room.measure(self._heads, capacity=self._capacity)
         return batch
 
     def checkpointed(self, position: Position) -> None:
@@ -213,7 +213,7 @@ class FileLog(SegmentWriter):
         end = scan.end
         check_declared(self._heads, end.dropped)
         try:
-            file, capacity = repair(self._disk, scan, segment_bytes=self._segment_bytes)
+            file, capacity = repair(self._disk, scan, segment_bytes=self._room.segment_bytes)
         except OSError as error:
             raise opening_error("repairing the end of the log", error) from error
         self.pending_batch = end.batch
@@ -240,9 +240,9 @@ class FileLog(SegmentWriter):
             self._salts.pop(number, None)
         self._heads = [head for head in self._heads if head.number > end.dropped]
         self._closed_bytes = sum(head.previous_end for head in self._heads[1:])
-        self._measure()
+        self._room.measure(self._heads, capacity=self._capacity)
         if len(self._heads) > 1:
-            self._refill(self._kept, least=self._reclaim_bytes)
+            self._refill(self._room.kept, least=self._room.reclaim_bytes)
         torn = max(0, scan.torn_end - end.offset)
         name = segment_name(end.segment) if torn else None
         self.report = RecoveryReport(self.epoch, scan.batches, name, end.offset, torn, unlinked)

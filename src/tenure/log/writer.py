@@ -4,14 +4,9 @@
 the whole batch. Nothing here waits for a disk but ``sync`` and ``seal``: a roll goes on in a file that was allocated
 ahead, and the next sync makes it durable (see :mod:`~tenure.log.sync`).
 
-Room is charged against allocated files, so a full disk is met before anything happened (fault 12). Segments are kept
-allocated ahead, as many as acks may need and enough for reclaiming space: an ordinary append must leave them all, an
-urgent one must leave enough to empty any segment into, and what empties it may use all there is, because it gives a
-segment back. So jobs can be settled one by one on a full disk, and space is always won back. A small log of one segment
-keeps three quarters of that instead, and allocates nothing ahead.
-
-The rewrite of a segment may be longer than the segment: a record in a rewritten frame has times of its own, and the
-base of a topic replaces events that lie in later segments. The owner says how much that is for the whole log.
+Room is charged against allocated files, so a full disk is met before anything happened (fault 12). How many of them are
+kept, and for whom, is the arithmetic of :mod:`~tenure.log.room`. A small log of one segment keeps three quarters of
+that instead, and allocates nothing ahead.
 
 A write or sync that fails is never tried again (fault 13): the kernel may have thrown the pages away and would report
 success the second time. ``failed`` is set, appends are refused, reads go on.
@@ -32,6 +27,7 @@ from tenure.log.frame import HEADER_BYTES, KIND_FEATURES, KIND_SEAL, encode_batc
 from tenure.log.interface import Entry, Sync
 from tenure.log.opening import NO_ROOM, no_room_error
 from tenure.log.reader import SegmentFiles
+from tenure.log.room import Room
 from tenure.log.segment import HEAD_BYTES, Head
 from tenure.log.spare_segments import Spare, Spares, spare_size
 from tenure.log.sync import FileSync, Goal, Removal, Roll, Syncs
@@ -39,12 +35,9 @@ from tenure.log.sync import FileSync, Goal, Removal, Roll, Syncs
 __all__ = ["OFFSET_MAX", "SegmentWriter"]
 
 OFFSET_MAX = (1 << 32) - 1
-_OWN_BYTES_MAX = 4096
 _YOUNG_SHARE = 4
 #: When so small a part of a segment is left, the next one is prepared.
 _NEAR_SHARE = 4
-#: The part of a segment that its rewrite may lose: where a frame does not fit the end of a spare, and to small spares.
-_LOSS_SHARE = 8
 
 
 class SegmentWriter:
@@ -71,16 +64,7 @@ class SegmentWriter:
         self._disk = disk
         self._heads = heads
         self._salts = {head.number: head.salt for head in heads}
-        self._segment_bytes = segment_bytes
-        #: How many spares are kept: for acks, and one for reclaiming, into which the largest segment must fit.
-        self._kept = 2
-        self._kept_soon = self._kept
-        self._reclaim_bytes = segment_bytes
-        #: How much longer the whole log may become when it is rewritten once, and what its largest segment uses.
-        self._growth_bytes = self._largest_bytes = 0
-        #: Whether half a segment is enough for acks.
-        self._is_small = True
-        self._own_bytes = min(_OWN_BYTES_MAX, segment_bytes // 16)
+        self._room = Room(segment_bytes)
         self._files = SegmentFiles(disk, handles_max=handles_max)
         self._syncs = Syncs(disk)
         self._spares = Spares(disk, size=segment_bytes)
@@ -89,8 +73,6 @@ class SegmentWriter:
         self._refused_free_bytes = -1
         self._rolls: list[Roll] = []
         self._removals: list[Removal] = []
-        #: What emptying the oldest segment has appended since the last one was dropped.
-        self._reclaimed_bytes = 0
         self._closed = False
         self._dropped = 0
         #: The segment and the number of spares that were asked for last.
@@ -112,20 +94,17 @@ class SegmentWriter:
 
     @property
     def reserve_used(self) -> bool:
-        return self.crowded and not self._spares.is_ready(self._kept, least=self._reclaim_bytes)
+        return self.crowded and not self._spares.is_ready(self._room.kept, least=self._room.reclaim_bytes)
 
     @property
     def sync_frees_room(self) -> bool:
         return bool(self._rolls or self._removals)
 
     def reserve(self, ack_bytes: int, growth_bytes: int = 0) -> None:
-        self._growth_bytes, both_bytes = growth_bytes, ack_bytes + growth_bytes
-        kept, is_small = self._kept_for(both_bytes), 2 * ack_bytes <= self._segment_bytes
-        self._kept_soon = self._kept_for(both_bytes + both_bytes // 8)
-        if (kept, is_small) != (self._kept, self._is_small):
-            self._kept, self._is_small = kept, is_small
-            if len(self._spares) > 2 * kept and not self.crowded:
-                self._spares.shrink(kept)
+        room = self._room
+        if room.reserve(ack_bytes, growth_bytes):
+            if len(self._spares) > 2 * room.kept and not self.crowded:
+                self._spares.shrink(room.kept)
             if self._file != -1:
                 self._set_limit()
 
@@ -138,7 +117,7 @@ class SegmentWriter:
         if wanted == self._prepared or self.crowded or self._limit < 0:
             return False
         self._prepared = wanted  # once: a disk that refuses is tried again when the room is needed
-        return not self._spares.is_ready(wanted[1], least=self._reclaim_bytes) if wanted[1] else False
+        return not self._spares.is_ready(wanted[1], least=self._room.reclaim_bytes) if wanted[1] else False
 
     def _spares_wanted(self) -> int:
         """Return how many spares there should be soon.
@@ -147,17 +126,12 @@ class SegmentWriter:
         """
         is_near = self._end > self._limit - self._limit // _NEAR_SHARE
         if len(self._heads) == 1 and not self._spares:
-            return self._kept_soon if is_near else 0
-        return self._kept_soon + is_near
-
-    def _kept_for(self, reserved_bytes: int) -> int:
-        """Return how many spares have that much room beside the one that a segment is emptied into, and its loss."""
-        usable_bytes = self._segment_bytes - HEAD_BYTES - self._own_bytes
-        return 1 + max(1, -(-(reserved_bytes + self._segment_bytes // _LOSS_SHARE) // usable_bytes))
+            return self._room.kept_soon if is_near else 0
+        return self._room.kept_soon + is_near
 
     def prepare_spares(self) -> None:
         with suppress(OSError):
-            self._spares.prepare(self._prepared[1], size=self._reclaim_bytes, after=self._heads[-1].number)
+            self._spares.prepare(self._prepared[1], size=self._room.reclaim_bytes, after=self._heads[-1].number)
 
     def append(self, entries: Sequence[Entry], *, urgent: bool = False, reclaim: bool = False) -> list[int]:
         need = HEADER_BYTES * len(entries)
@@ -166,7 +140,7 @@ class SegmentWriter:
         if self._end + need > self._limit:
             self._make_room(need, urgent=urgent, reclaim=reclaim)
         if reclaim:
-            self._reclaimed_bytes += need
+            self._room.reclaimed_bytes += need
         at = self._base + self._end
         self._end += need
         locations = []
@@ -251,7 +225,7 @@ class SegmentWriter:
         if self._removals and self._removals[0].is_done:
             self._removals = [removal for removal in self._removals if not removal.is_done]
             if self.crowded:
-                self._refill(self._kept + 1, least=self._reclaim_bytes)
+                self._refill(self._room.kept + 1, least=self._room.reclaim_bytes)
         while self._rolls and self._rolls[0].is_done:
             self._files.unpin(self._rolls.pop(0).number - 1)
         return self.synced_batch
@@ -307,10 +281,10 @@ class SegmentWriter:
 
     def _set_limit(self) -> None:
         """Set the offset up to which ordinary appends need not check the reserved room."""
-        if self._spares.is_ready(self._kept, least=self._reclaim_bytes):
-            self._limit = self._capacity - self._own_bytes
+        if self._spares.is_ready(self._room.kept, least=self._room.reclaim_bytes):
+            self._limit = self._capacity - self._room.own_bytes
         else:
-            is_young = len(self._heads) == 1 and self._is_small
+            is_young = len(self._heads) == 1 and self._room.is_small
             self._limit = self._capacity // _YOUNG_SHARE if is_young else -1
 
     def _make_room(self, need: int, *, urgent: bool, reclaim: bool, must_roll: bool = False) -> None:
@@ -321,11 +295,9 @@ class SegmentWriter:
         self._check_ready()
         if need > OFFSET_MAX // 2:
             raise Invalid(f"{need} bytes in one append are more than a segment can hold")
-        fits = not must_roll and self._end + need <= self._capacity - self._own_bytes
-        kept = self._kept if fits else self._kept + 1
-        least = self._reclaim_bytes
-        if not (urgent or reclaim):
-            least = max(least, self._room_for(HEAD_BYTES + need))
+        fits = not must_roll and self._end + need <= self._capacity - self._room.own_bytes
+        kept = self._room.kept + (not fits)
+        least = self._room.reclaim_bytes if urgent or reclaim else self._room.spare_bytes(need)
         try:
             self._refill(kept, least=least)
             if not self._may_take(need, fits=fits, urgent=urgent, reclaim=reclaim):
@@ -340,8 +312,7 @@ class SegmentWriter:
     def _may_take(self, need: int, *, fits: bool, urgent: bool, reclaim: bool) -> bool:
         """Return whether an append leaves the room reserved from it; one that does not fit takes a spare itself."""
         if not (urgent or reclaim):
-            least = max(self._reclaim_bytes, self._room_for(HEAD_BYTES + need))
-            return self._spares.is_ready(self._kept if fits else self._kept + 1, least=least)
+            return self._spares.is_ready(self._room.kept + (not fits), least=self._room.spare_bytes(need))
         if not fits and not self._spares:
             return False
         return reclaim or self._leaves_room_to_reclaim(need, fits=fits)
@@ -352,35 +323,14 @@ class SegmentWriter:
         A segment that was dropped counts as the spare that it becomes: none is emptied before its space is back.
         """
         spares = self._spares.sizes() + [spare_size(removal.used_bytes) for removal in self._removals]
-        room = sum(size - HEAD_BYTES - self._own_bytes for size in spares) - need
+        left = sum(map(self._room.usable_bytes, spares)) - need
         if fits:
-            room += self._file_bytes - self._own_bytes - self._end
-        return room >= self._owed_bytes()
-
-    def _owed_bytes(self) -> int:
-        """Return how much room emptying a segment may still take; the log's own frames are never rewritten.
-
-        It is that of the largest segment, because the oldest one gives back no more than it used.
-        """
-        if len(self._heads) == 1:
-            return 0
-        used = self._largest_bytes
-        if used <= self._segment_bytes:
-            used = min(used, self._segment_bytes - self._own_bytes)
-        return max(used - HEAD_BYTES + used // _LOSS_SHARE + self._growth_bytes - self._reclaimed_bytes, 0)
-
-    def _room_for(self, used_bytes: int) -> int:
-        """Return how long a segment must be to hold the rewrite of one that uses so much: it may take more."""
-        return used_bytes + used_bytes // 8 + self._own_bytes if used_bytes > self._segment_bytes else 0
-
-    def _measure(self) -> None:
-        """Note the largest segment, and how long a spare must be to empty it into."""
-        self._largest_bytes = max((head.previous_end for head in self._heads[1:]), default=0)
-        self._reclaim_bytes = max(self._segment_bytes, self._room_for(max(self._capacity, self._largest_bytes)))
+            left += self._file_bytes - self._room.own_bytes - self._end
+        return left >= (self._room.owed_bytes() if len(self._heads) > 1 else 0)
 
     def _grow(self, need: int) -> bool:
         """Make the segment longer where the disk has room for that, if not for another segment."""
-        size = self._end + need + self._own_bytes
+        size = self._end + need + self._room.own_bytes
         try:
             if size <= OFFSET_MAX:
                 self._disk.allocate(self._file, size)
@@ -402,7 +352,7 @@ class SegmentWriter:
             return
         except Overloaded:
             room = self._file_bytes - self._end + sum(self._spares.sizes()) + self._disk.free_bytes()
-            if room < need + self._own_bytes:
+            if room < need + self._room.own_bytes:
                 raise
         while len(self._spares) > 1:
             self._spares.shrink(len(self._spares) - 1)
@@ -433,7 +383,7 @@ class SegmentWriter:
 
     def _add_small_spares(self) -> None:
         """Make spares of what room a full disk has, as long as there are fewer than are kept."""
-        while len(self._spares) < self._kept and self._spares.add_small(after=self._heads[-1].number):
+        while len(self._spares) < self._room.kept and self._spares.add_small(after=self._heads[-1].number):
             pass
         self._refused_free_bytes = self._disk.free_bytes()
 
@@ -461,7 +411,7 @@ class SegmentWriter:
         """Roll to the next spare. It becomes a segment with the next sync, once everything before it is durable."""
         preamble = self._first_entries(self._heads[-1].number + 1)
         need += sum(HEADER_BYTES + len(body) for _, _, body in preamble)
-        size = HEAD_BYTES + need + self._own_bytes
+        size = HEAD_BYTES + need + self._room.own_bytes
         spare = self._take_spare(size)
         try:
             head = self._begin(spare)
@@ -473,11 +423,11 @@ class SegmentWriter:
         self._heads.append(head)
         self._closed_bytes += head.previous_end
         self._salts[head.number] = head.salt
-        self._use(head, spare.file, end=HEAD_BYTES, capacity=max(size, min(spare.size, self._segment_bytes)))
+        self._use(head, spare.file, end=HEAD_BYTES, capacity=max(size, min(spare.size, self._room.segment_bytes)))
         self._file_bytes = max(self._capacity, spare.size)
         for entry in preamble:
             self._join(entry)
-        self._measure()
+        self._room.measure(self._heads, capacity=self._capacity)
         if self.crowded:
             self._add_small_spares()
 
