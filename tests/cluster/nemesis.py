@@ -168,7 +168,7 @@ class Nemesis:
         body = {"to": self._standby(leader).url} if fault.burns else {}
         with httpx.Client(trust_env=False, verify=False, timeout=WITHIN_S) as client:
             answer = client.post(f"{leader.url}/v0/cluster/handover", json=body)
-        assert answer.status_code in (200, 404, 409, 421), answer.text  # 404: it has just started, and was not seen yet
+        assert answer.status_code in (200, 404, 409, 421, 503), answer.text  # 404: it started, and was not seen yet
         self.met[f"handovers answered {answer.status_code}"] += 1
 
     # Networks and the store

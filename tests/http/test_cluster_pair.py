@@ -155,5 +155,5 @@ async def test_a_store_that_hangs_keeps_no_server_from_looking_for_a_standby_and
     monkeypatch.setattr(Signs, "standbys", lambda self: [])
     monkeypatch.setattr(Signs, "step", lambda self: asyncio.sleep(3600))
     answer = await call(first, "POST", "/v0/cluster/handover", json={})
-    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "no_standby")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store_away")
     await asyncio.wait_for(first.stop(), 60)

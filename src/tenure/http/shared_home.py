@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from tenure.broker.broker import Broker
 from tenure.broker.open import Replay, open_watched
+from tenure.broker.serving.loop import store_away
 from tenure.broker.warm_state import Warm, WarmState
 from tenure.chain.chain import Freed
 from tenure.chain.keeper import Keeper
@@ -292,15 +293,16 @@ class SharedHome:
     async def hand_over(self, to: str) -> None:
         """Give the lead to the server at a URL, or to any where it is empty; return once this one leads no more.
 
-        Raises NotLeader where this server does not lead, Conflict where nobody follows closely enough to take over.
+        Raises NotLeader where this server does not lead, Conflict where nobody follows closely enough to take over,
+        Overloaded where the store does not say who follows.
         """
         signs = self._view.signs
         if self._view.log is None or signs is None:
             info = self.info()
             where = f": ask {info.leader}" if info.leader else ""
             raise NotLeader(f"this server does not lead{where}", leader=info.leader, epoch=info.epoch)
-        if not signs.standbys():  # perhaps it was seen last when it led
-            await _look_now(signs)
+        if not signs.standbys() and not await _look_now(signs):  # perhaps one was seen last when it led
+            raise store_away()
         self._successor = _chosen(signs.standbys(), to)
         self._lost.set()
         await self._gave_away.wait()
@@ -314,7 +316,7 @@ class SharedHome:
 
     async def close(self) -> None:
         """Give the lead away where somebody follows, and stop."""
-        with suppress(Conflict, NotLeader):
+        with suppress(Conflict, NotLeader, Overloaded):
             await self.hand_over("")
         self._is_over = True
         if self._life is not None:
@@ -329,11 +331,15 @@ def _goes_on(lost: Lost | None) -> bool:
     return lost is not None and lost.code in _GOES_ON
 
 
-async def _look_now(signs: Signs) -> None:
-    """Look at the signs of the others, but not for long: a store that hangs must not keep a server from stopping."""
+async def _look_now(signs: Signs) -> bool:
+    """Look at the signs of the others, and return whether the store answered; not for long, because a store that hangs
+    must not keep a server from stopping.
+    """
     with suppress(TimeoutError, TenureError):
         async with asyncio.timeout(_LOOK_S):
             await asyncio.wrap_future(background().start(signs.step()))
+        return True
+    return False
 
 
 def _chosen(standbys: list[Seen], to: str) -> str:
