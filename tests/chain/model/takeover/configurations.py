@@ -36,8 +36,9 @@ SHORT: Final = {
     "silence, collector": _whole(_QUICK(2, 0, 2, beats=1, collector=True), 5_703),
     "silence, collector, a leader fences itself": _whole(_SLOW(2, 0, 1, beats=1, renewals=1, collector=True), 5_834),
     "a copied directory": _whole(_EARLY(1, 1, 2, beats=0, clones=1), 3_764),
-    "handover": _whole(_QUICK(2, 1, 2, beats=0, releases=1), 13_276),
+    "handover": _whole(_QUICK(2, 1, 2, beats=0, releases=1), 15_344),
     "handover, a crash": _whole(_QUICK(2, 0, 1, beats=0, crashes=1, releases=1), 5_035),
+    "handover with a write, a crash": _whole(_QUICK(2, 1, 1, beats=0, crashes=1, releases=1), 15_558),
 }
 LONG: Final = {
     "silence, a crash, a beat": _whole(_SLOW(2, 1, 2, beats=1, crashes=1), 124_368),
@@ -49,6 +50,7 @@ LONG: Final = {
     "two standbys, collector": _whole(_QUICK(3, 0, 2, beats=0, collector=True), 19_235),
     "a copied directory, two members": _whole(_EARLY(2, 0, 2, beats=0, clones=1), 82_177),
     "handover, a crash, two fences": _whole(_QUICK(2, 0, 2, beats=0, crashes=1, releases=1), 35_124),
+    "handover with a write, a crash, two fences": _whole(_QUICK(2, 1, 2, beats=0, crashes=1, releases=1), 122_575),
     "handover, two standbys": _whole(_SLOW(3, 0, 2, beats=0, releases=1), 155_284),
-    "handover there and back": _whole(_QUICK(2, 1, 2, beats=0, releases=2), 36_963),
+    "handover there and back": _whole(_QUICK(2, 1, 2, beats=0, releases=2), 47_668),
 }

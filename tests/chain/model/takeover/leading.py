@@ -60,12 +60,13 @@ def _data(member: Member, numbers: tuple[int, ...], *, is_released: bool = False
 
 
 def release(case: Case, world: World, index: int) -> World:
-    """Stop answering, and send the link that gives the lead away."""
+    """Stop answering, and send the link that gives the lead away, with all that is pending."""
     member = world.members[index]
     world = world._replace(left=world.left._replace(releases=world.left.releases - 1))
     grant = 0 if case.rules.drop_grant_first else member.grant
     given = member._replace(role=Role.RELEASING, grant=grant)
-    return _send(world, index, given, _data(member, (), is_released=True))
+    carried = member.pending if case.rules.release_ships_all else ()
+    return _send(world, index, given, _data(member, carried, is_released=True))
 
 
 def answered(case: Case, world: World, index: int) -> World:

@@ -29,7 +29,7 @@ class Rules:
     look_before_fence: bool = True  # S4: a free slot of a freed epoch is not challenged
     drop_grant_first: bool = True  # H1: the grant ends before `released` is first sent
     after_released: Literal["follows", "ships", "answers"] = "follows"  # H2: what its sender does once it is committed
-    drain_first: bool = True  # H3: everything that was written is shipped before it
+    release_ships_all: bool = True  # H3: it carries everything that was written and not shipped
     tail_aside: bool = True  # D1: the unshipped tail goes aside at a foreign fence, in the same life too
     drop_state: bool = True  # D2: a fenced leader's state, which holds what never happened, is dropped
 

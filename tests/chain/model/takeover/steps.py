@@ -106,7 +106,7 @@ def _leader_steps(case: Case, world: World, index: int) -> Iterator[Step]:
         return
     if left.operations and member.grant:
         yield "write", partial(leading.write, case, world, index)
-    if not member.sent and left.releases and (not member.pending or not case.rules.drain_first):
+    if not member.sent and left.releases:
         yield "release", partial(leading.release, case, world, index)
     if not member.sent and left.renewals and left.fences:
         yield "fence itself", partial(leading.challenge, case, world, index)

@@ -53,7 +53,7 @@ VARIANTS: Final = {
         Rules(after_released="answers"), _QUICK(fences=1, releases=1), "stale"
     ),
     "the lead is given up with writes unshipped": _variant(
-        Rules(drain_first=False), _QUICK(operations=1, fences=1, releases=1), "phantom"
+        Rules(release_ships_all=False), _QUICK(operations=1, fences=1, releases=1), "phantom"
     ),
     # A fenced leader that follows.
     "the tail is shipped after a foreign fence": _variant(Rules(tail_aside=False), _SLOW(operations=1), "denied"),
