@@ -76,6 +76,15 @@ def test_the_lead_is_handed_over(tenure: Tenure) -> None:
         assert cluster.asked == ["http://b:4000"]
 
 
+def test_the_servers_are_named_as_for_the_status(tenure: Tenure) -> None:
+    cluster = leading(member("http://b:4000"))
+    with standing(cluster) as url:
+        assert tenure("cluster", "handover", f"{NOBODY},{url}").returncode == 0
+        assert tenure("cluster", "verify", url).returncode == 1, "it is asked, and has no home to prove"
+        assert tenure("cluster", "verify", NOBODY).returncode == 5
+    assert cluster.asked == [""]
+
+
 @pytest.mark.parametrize(
     ("to", "code", "word"),
     [("http://c:1", 1, "no server at http://c:1"), ("", 1, "nobody follows"), ("c", 2, "url must")],

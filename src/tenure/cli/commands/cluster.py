@@ -32,9 +32,9 @@ Endpoints = Annotated[
 @on_server
 def _status(endpoints: Endpoints = None, *, target: Target, as_json: bool) -> None:
     """Ask each server who leads and how closely it follows. Exit code 1 where one does not answer, or none leads."""
+    target = _at(endpoints, target)
     try:
-        urls = _split(endpoints if endpoints is not None else target.endpoint().url)
-        found = [_ask(replace(target, url=url), url) for url in urls]
+        found = [_ask(replace(target, url=url), url) for url in _split(target.endpoint().url)]
     except (TenureError, OSError) as error:
         raise typer.Exit(report_refusal(target, error, as_json=as_json)) from None
     payload, code = _judge(found)
@@ -48,6 +48,7 @@ def _status(endpoints: Endpoints = None, *, target: Target, as_json: bool) -> No
 @cluster.command("handover")
 @on_server
 def _hand_over(
+    endpoints: Endpoints = None,
     to: Annotated[
         str, typer.Option("--to", help="The server that is to lead, by its URL [any that has caught up].")
     ] = "",
@@ -56,12 +57,14 @@ def _hand_over(
     as_json: bool,
 ) -> None:
     """Give the lead to another server, and return once the old leader leads no more."""
+    target = _at(endpoints, target)
     raise typer.Exit(ask(target, lambda client: (plain(client.hand_over(to=to)), OK), _show_handed, as_json=as_json))
 
 
 @cluster.command("verify")
 @on_server
 def _verify(
+    endpoints: Endpoints = None,
     home: Annotated[
         str, typer.Option("--home", help="Read this home, and ask no server: s3://…, gs://…, az://…, file:///….")
     ] = "",
@@ -73,10 +76,15 @@ def _verify(
     from tenure.cli.commands.verify_home import show_verified, verify_url
 
     try:
-        url = home or _home_of(target)
+        url = home or _home_of(_at(endpoints, target))
     except (TenureError, OSError) as error:
         raise typer.Exit(report_refusal(target, error, as_json=as_json)) from None
     raise typer.Exit(screen.answer(lambda: verify_url(url), show_verified, as_json=as_json))
+
+
+def _at(endpoints: str | None, target: Target) -> Target:
+    """Return the target with the servers that the arguments name, if they do."""
+    return target if endpoints is None else replace(target, url=endpoints)
 
 
 def _split(endpoints: str) -> list[str]:
