@@ -13,7 +13,7 @@ from tenure.broker.broker import Broker
 from tenure.broker.open import Replay
 from tenure.broker.warm_state import WarmState
 from tenure.core.state.state import State
-from tenure.errors import Conflict, NotLeader, TenureError
+from tenure.errors import Conflict, NotLeader, Overloaded, TenureError
 from tenure.http.settings import ServerSettings
 from tenure.http.shared_home import SharedHome
 from tests.chain.members.loop import MembersLoop
@@ -123,7 +123,7 @@ class Process:
         asyncio.get_running_loop().create_task(self._hand_over(), context=self.context.copy())
 
     async def _hand_over(self) -> None:
-        with suppress(NotLeader, Conflict):
+        with suppress(NotLeader, Conflict, Overloaded):
             await self.home.hand_over("")
             self.machine.say("gave the lead away")
 
