@@ -48,8 +48,8 @@ class Member(Serving):
         return found
 
     def up(self) -> None:
-        """Start its next process."""
-        self.start()
+        """Start its next process; the store may be away, so it is not waited for until it serves."""
+        self.spawn().wait_until_it_listens()
         self.is_down = False
 
     def down(self) -> None:

@@ -98,7 +98,9 @@ class Serving:
         return self.address
 
     def start(self) -> Serving:
+        """Start it, and wait until it serves: it listens before its log is open."""
         self.spawn().wait_until_it_listens()
+        until(lambda: self.call("GET", "/v0/ready").status_code == 200, "it is ready")
         return self
 
     def signal(self, number: signal.Signals) -> None:
