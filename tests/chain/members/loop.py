@@ -27,14 +27,14 @@ T = TypeVar("T")
 
 
 class _Due(asyncio.Handle):
-    """A callback of a process."""
+    """A callback of a process; that of a dead one is run, so that its tasks end."""
 
     def _run(self) -> None:
         process = _process(self)
-        if process is not None and process.is_stopped:
-            process.parked.append(self)
-        else:
+        if process is None or process.is_dead or not process.is_stopped:
             super()._run()
+        else:
+            process.parked.append(self)
 
 
 class _DueTimer(asyncio.TimerHandle):
