@@ -352,31 +352,42 @@ def test_a_standby_whose_place_was_freed_tries_on_until_a_checkpoint_is_listed()
     running.stop()
 
 
+def leader_at(store: SimStore, log_ms: int) -> ShippedLog:
+    """Return the log of a leader whose newest link says that time."""
+    _, log = first_leader(store)
+    log.log_ms = lambda: log_ms
+    put(log, b"a")
+    return log
+
+
+def overtaken(machine: Machine, log: ShippedLog, *, after_ms: int) -> Led:
+    """Let a machine follow a leader, which is silent from then on, and take over."""
+    running = Running(machine.standby())
+    running.wait_for(log)
+    machine.clock.advance(after_ms)
+    return running.led()
+
+
 def test_a_standby_that_begins_at_the_end_dates_the_last_link_by_the_clock_of_the_store():
     store = SimStore()
-    _, log = first_leader(store)
-    log.log_ms = lambda: 5_000_000
-    put(log, b"a")
+    log = leader_at(store, 5_000_000)
     other = Machine(store, "bb")
     before = Running(other.standby())
     before.wait_for(log)
     before.stop()
     store.advance(90_000)
     other.clock.advance(7)
-    again = other.standby()
-    running = Running(again)
-    running.wait_for(log)
-    log_ms, boot_ms = again.log_time_ms
+    again = Running(other.standby())
+    again.wait_for(log)
+    log_ms, boot_ms = again.standby.log_time_ms
     assert log_ms == 5_000_000
     assert other.clock.boot_ms() - boot_ms == 89_000  # some stores round to seconds: it is never early
-    running.stop()
+    again.stop()
 
 
 def test_a_store_that_cannot_tell_the_time_lets_none_pass():
     store = SimStore()
-    _, log = first_leader(store)
-    log.log_ms = lambda: 5_000_000
-    put(log, b"a")
+    log = leader_at(store, 5_000_000)
     store.advance(90_000)
     store.hook = lambda call: "refused" if call.kind == "now" else None
     other = Machine(store, "bb")
@@ -388,17 +399,9 @@ def test_a_store_that_cannot_tell_the_time_lets_none_pass():
 
 def test_the_fence_of_a_standby_carries_log_time_for_who_begins_behind_it():
     store = SimStore()
-    _, log = first_leader(store)
-    log.log_ms = lambda: 5_000_000
-    put(log, b"a")
-    other = Machine(store, "bb")
-    running = Running(other.standby())
-    running.wait_for(log)
-    other.clock.advance(120_000)
-    led = running.led()
+    led = overtaken(Machine(store, "bb"), leader_at(store, 5_000_000), after_ms=120_000)
     assert led.leadership.fence.log_ms == 5_120_000
-    third = Machine(store, "ccc")
-    following = Running(third.standby())
+    following = Running(Machine(store, "ccc").standby())
     following.wait_until(lambda: following.standby.lag_ms is not None)
     assert following.standby.log_time_ms[0] == 5_120_000
     following.stop()
@@ -406,17 +409,14 @@ def test_the_fence_of_a_standby_carries_log_time_for_who_begins_behind_it():
 
 def test_links_before_the_log_is_open_and_fences_of_further_epochs_carry_log_time_too():
     store = SimStore()
-    _, log = first_leader(store)
-    log.log_ms = lambda: 5_000_000
-    put(log, b"a")
     other = Machine(store, "bb")
-    running = Running(other.standby())
-    running.wait_for(log)
-    other.clock.advance(120_000)
-    led = running.led()
-    next_log = other.lead(led)
+    other.settings = replace(SETTINGS, epoch_links_max=1)
+    leadership = (led := overtaken(other, leader_at(store, 5_000_000), after_ms=120_000)).leadership
+    log = other.lead(led)
     other.clock.advance(30)
-    put(next_log, b"b")
-    assert led.leadership.last.log_ms == 5_120_030
-    background().run(led.leadership.renew(bytes(16), log_ms=next_log.log_ms()))
-    assert led.leadership.fence.log_ms == 5_120_030
+    put(log, b"b")
+    assert leadership.last.log_ms == 5_120_030
+    epoch = leadership.epoch
+    put(log, b"c")
+    assert leadership.epoch == epoch + 1
+    assert leadership.fence.log_ms == leadership.last.log_ms == 5_120_030

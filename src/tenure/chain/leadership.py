@@ -106,7 +106,8 @@ class Leadership:
         self.is_over = is_over
         self.fence = fence
         self.clock = clock
-        self._fenced_ms = clock.boot_ms()
+        #: Log time as the first fence says it, and this machine's clock then.
+        self._fenced_ms = (fence.log_ms, clock.boot_ms())
         #: Until when, by the boot clock, this process may answer what is not committed. Without beats no other process
         #: counts on it; with them there is no grant before the first link.
         self.granted_until_ms = 0.0 if fence.beat_ms else inf
@@ -129,10 +130,9 @@ class Leadership:
         return self.fence.beat_ms > 0
 
     def followed_ms(self) -> int:
-        """Log time before the log is open: what the fence carries, and this machine's clock since; 0 where it does not
-        say.
-        """
-        return self.fence.log_ms + self.clock.boot_ms() - self._fenced_ms if self.fence.log_ms else 0
+        """Log time before the log is open: what the fence carries, and the time since; 0 where it does not say."""
+        log_ms, boot_ms = self._fenced_ms
+        return log_ms + self.clock.boot_ms() - boot_ms if log_ms else 0
 
     async def ship(
         self,
