@@ -10,7 +10,9 @@ import logging
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from tenure.contract.replies import Job
+import msgspec
+
+from tenure.contract.replies import Claimed, Job
 from tenure.errors import Closed, Overloaded, TenureError
 from tenure.worker.runtime.job import HeldJob
 from tenure.worker.runtime.link import Link
@@ -19,7 +21,7 @@ from tenure.worker.runtime.source import Feed, Source
 if TYPE_CHECKING:
     from tenure.client.client import AsyncClient
 
-__all__ = ["QueueSource", "held_job"]
+__all__ = ["Isolation", "QueueSource", "held_job"]
 
 log = logging.getLogger("tenure.worker")
 
@@ -30,14 +32,33 @@ class _NotPushed(Exception):
     """A proxy before the broker, or an old broker, does not support streams."""
 
 
+class Isolation(msgspec.Struct, frozen=True, kw_only=True):
+    """How claims isolate: the ``group`` that dies together, and whether only ``suspects`` are taken."""
+
+    group: str | None = None
+    suspects: bool = False
+
+
 class QueueSource(Source):
     """The jobs of one queue of a broker; pushed unless ``push`` is False."""
 
-    def __init__(self, client: AsyncClient, queue: str, *, feed: Feed, link: Link, lease_ms: int, push: bool) -> None:
+    def __init__(
+        self,
+        client: AsyncClient,
+        queue: str,
+        *,
+        feed: Feed,
+        link: Link,
+        lease_ms: int,
+        push: bool,
+        isolation: Isolation,
+    ) -> None:
         super().__init__(queue, feed, link)
         self._client = client
         self._lease_ms = lease_ms
         self._push = push
+        self._group = isolation.group
+        self._suspects = isolation.suspects
         self._heard_ms = 0
         self._no_push_until_ms = 0
         self._claim_id: str | None = None
@@ -63,14 +84,14 @@ class QueueSource(Source):
         """Repeat a claim that was cut, with its id: it returns the same jobs, to be given back."""
         claim_id, self._claim_id = self._claim_id, None
         if claim_id is not None:
-            claimed = await self._client.claim(self._queue, max_count=1, claim_id=claim_id)
-            await self._deliver(claimed.jobs)
+            claimed = await self._claim(max_count=1, wait_ms=0, claim_id=claim_id)
+            if claimed.jobs:
+                await self._deliver(claimed.jobs)
 
     async def _deliver(self, jobs: list[Job]) -> None:
-        if jobs:
-            claimed_wall_ms = min(job.deadline or 0 for job in jobs) - self._lease_ms
-            node = self._client.node
-            await self._feed.deliver([held_job(self._queue, job, node) for job in jobs], claimed_wall_ms)
+        claimed_wall_ms = min(job.deadline or 0 for job in jobs) - self._lease_ms
+        node = self._client.node
+        await self._feed.deliver([held_job(self._queue, job, node) for job in jobs], claimed_wall_ms)
 
     # Push stream
 
@@ -107,12 +128,23 @@ class QueueSource(Source):
             raise
 
     async def _read(self) -> None:
-        async with self._client.work(self._queue, max_count=self._feed.depth, lease_ms=self._lease_ms) as stream:
+        feed = self._client.work(
+            self._queue,
+            max_count=self._feed.depth,
+            lease_ms=self._lease_ms,
+            isolate=True,
+            group=self._group,
+            suspects=self._suspects,
+        )
+        async with feed as stream:
             async for jobs in stream:
                 first, self._heard_ms = not self._heard_ms, self._timing.now_ms()
                 if first:
                     await self._report_open()
-                await self._deliver(jobs)
+                if jobs:
+                    await self._deliver(jobs)
+                elif feed.source.suspects:
+                    self._feed.hear_suspects(feed.source.suspects)
 
     # Claims
 
@@ -121,19 +153,28 @@ class QueueSource(Source):
         while not self._unwanted.is_set() and (not self._push or self._timing.now_ms() < self._no_push_until_ms):
             await self._until_room(self._room_min)
             self._claim_id = uuid4().hex
-            claimed = await self._client.claim(
-                self._queue,
-                max_count=self._feed.room(),
-                lease_ms=self._lease_ms,
-                # The first claim does not wait: it shows at once whether the broker answers.
-                wait_ms=self._settings.poll_wait_ms if opened else 0,
-                claim_id=self._claim_id,
-            )
+            # The first claim does not wait: it shows at once whether the broker answers.
+            wait_ms = self._settings.poll_wait_ms if opened else 0
+            claimed = await self._claim(max_count=self._feed.room(), wait_ms=wait_ms, claim_id=self._claim_id)
             self._claim_id = None
             if not opened:
                 opened = True
                 await self._report_open()
-            await self._deliver(claimed.jobs)
+            self._feed.hear_suspects(claimed.suspects)
+            if claimed.jobs:
+                await self._deliver(claimed.jobs)
+
+    async def _claim(self, *, max_count: int, wait_ms: int, claim_id: str) -> Claimed:
+        return await self._client.claim(
+            self._queue,
+            max_count=max_count,
+            lease_ms=self._lease_ms,
+            wait_ms=wait_ms,
+            claim_id=claim_id,
+            isolate=True,
+            group=self._group,
+            suspects=self._suspects,
+        )
 
 
 def held_job(queue: str, job: Job, node: str, *, lease_ms: int = 0) -> HeldJob:
@@ -148,5 +189,7 @@ def held_job(queue: str, job: Job, node: str, *, lease_ms: int = 0) -> HeldJob:
         tag=job.tag,
         ts=job.ts,
         deliveries=job.deliveries,
+        tries=job.tries,
+        lost_count=job.lost,
         lease_ms=lease_ms,
     )

@@ -77,6 +77,11 @@ class Heartbeat:
         if self._held.get(job.seq) is job:
             del self._held[job.seq]
 
+    def lose(self, job: HeldJob) -> None:
+        """Stop holding a job whose lease the broker knows to be over."""
+        self.drop(job)
+        self._lose(job)
+
     def _lose(self, job: HeldJob) -> None:
         """Mark a lease as lost. A job that is being settled is left to the answer to its verdict."""
         job.deadline_ms = 0
