@@ -120,6 +120,19 @@ class _Verdicts:
         )
         return _settled(topic, timers, settled)
 
+    async def return_jobs(
+        self,
+        topic: str,
+        seqs: Sequence[int],
+        *,
+        node: str | None = None,
+        delay_ms: int = 0,
+        reason: str | None = None,
+        **leases: Unpack[LeaseOptions],
+    ) -> Settled:
+        """Give timers back as a nack without a reason does: Redis tells no tries from deliveries."""
+        return await self.nack(topic, seqs, node=node, delay_ms=delay_ms, **leases)
+
     async def extend(
         self,
         topic: str,
