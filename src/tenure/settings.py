@@ -81,6 +81,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Idempotency keys, unique keys, claim ids, client ids."""
     reason_bytes_max: int = 1 * KIB
     """Why a job was nacked."""
+    lost_grace_ms: int = 5_000
+    """How long jobs of a worker whose stream was cut stay with it, where it isolates, without a word of it."""
+    suspects_wait_ms: int = 30_000
+    """How long suspects wait for a claim that asks for them, before other claims that isolate are given some."""
+    begun_retry_ms: int = 1_000
+    begun_retry_ms_max: int = 30_000
+    """A suspect that was begun and lost comes back after the first, and twice as late each time, up to the second."""
+    losses_max: int = 20
+    """A job that was lost so often without having been begun is parked."""
     claim_max: int = 1_000
     """Jobs in one claim; also seqs in one ack, nack or extend."""
     wait_ms_max: int = 30_000

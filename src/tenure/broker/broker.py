@@ -25,9 +25,11 @@ from tenure.broker.serving.waiters import ClaimWaiter, Waiting
 from tenure.broker.upgrade import Upgrade
 from tenure.clock import Clock, SystemClock
 from tenure.contract.commands import (
+    Begin,
     Claim,
     Command,
     Diff,
+    EndNode,
     GetJob,
     GetRouter,
     GetTopic,
@@ -60,6 +62,7 @@ from tenure.core.decide.table import DECIDES, STEPPED
 from tenure.core.early_conflict import EarlyConflict
 from tenure.core.level import Level
 from tenure.core.state.router import Router
+from tenure.core.suspects import waiting_count
 from tenure.errors import Invalid, TenureError
 from tenure.log import checkpoint
 from tenure.log.disk import Disk
@@ -191,8 +194,17 @@ class Broker(CommandMethods):
             return serving.long_commands.refuse_later(refusal)
         if serving.streams.by_node and isinstance(command, OfHolder):
             serving.streams.note_sign_of_life(cast("Settled | Extended", answer.reply), command.node)
+        if serving.graces:
+            self._end_graces(command)
         serving.settle()
         return answer
+
+    def _end_graces(self, command: Command[T]) -> None:
+        """End the grace of a node that sends a request, or that another one says has ended."""
+        if isinstance(command, EndNode):
+            self._serving.graces.ended(command.node, command.topic)
+        elif isinstance(command, (OfHolder, Begin)):
+            self._serving.graces.heard(command.node)
 
     def _look(self, command: Command[T]) -> T:
         """Run a command that only looks: its reply waits for no write."""
@@ -223,6 +235,8 @@ class Broker(CommandMethods):
         serving, topic, wait_ms = self._serving, command.topic, command.wait_ms
         if serving.must_check or self._engine.log.failed is not None:
             serving.check_writable()
+        if serving.graces and isinstance(command.node, str):
+            serving.graces.heard(command.node)
         found = self._state.topics.get(topic) if topic.__class__ is str else None
         if (
             wait_ms
@@ -252,13 +266,44 @@ class Broker(CommandMethods):
         waiter = ClaimWaiter(self._serving, topic, command)
         return Waiting(self._serving, waiter, wait_ms=max(wait_ms, topic.config.claim_jitter_ms))
 
-    def work(self, topic: str, *, node: str, max_count: int = 1, lease_ms: int | None = None) -> WorkStream:
+    def work(
+        self,
+        topic: str,
+        *,
+        node: str,
+        max_count: int = 1,
+        lease_ms: int | None = None,
+        isolate: bool = False,
+        group: str | None = None,
+        suspects: bool = False,
+    ) -> WorkStream:
         """Open a stream that keeps up to ``max_count`` jobs leased to this reader, more as it acks; close it to
-        give them back.
+        give them back. ``isolate``, ``group`` and ``suspects`` are those of its claims.
         """
         self._serving.check_writable()
         found, _ = self._state.queue(topic)
-        return self._serving.open_stream(found, Claim(topic=topic, node=node, max_count=max_count, lease_ms=lease_ms))
+        claim = Claim(
+            topic=topic,
+            node=node,
+            max_count=max_count,
+            lease_ms=lease_ms,
+            isolate=isolate,
+            group=group,
+            suspects=suspects,
+        )
+        stream = self._serving.open_stream(found, claim)
+        self._serving.graces.heard(node)
+        return stream
+
+    @property
+    def keeps_tries(self) -> bool:
+        """Whether the log tells tries from deliveries: its feature ``returns`` is on."""
+        return "returns" in self._state.features
+
+    def suspects(self, topic: str) -> int:
+        """Return how many suspects wait on a queue; 0 where there is no such queue."""
+        found = self._state.topics.get(topic)
+        return 0 if found is None or found.queue is None else waiting_count(found, found.queue)
 
     def detach(self, topic: str | None = None, *, node: str | None = None) -> int:
         """End the work streams of a node, or of all nodes; return how many. Jobs that were read from them stay leased.

@@ -13,11 +13,13 @@ from tenure.broker.answer import Answer
 from tenure.contract.commands import (
     Ack,
     Append,
+    Begin,
     Claim,
     Command,
     DeleteRecords,
     DeleteRouter,
     DeleteTopic,
+    EndNode,
     Extend,
     Nack,
     PatchTopic,
@@ -25,6 +27,7 @@ from tenure.contract.commands import (
     PutTopic,
     Reaches,
     Redrive,
+    Return,
 )
 from tenure.contract.options import (
     AppendOptions,
@@ -35,7 +38,17 @@ from tenure.contract.options import (
     declare_options,
 )
 from tenure.contract.records import Record
-from tenure.contract.replies import DeletedRecords, Extended, Grant, Produced, Redriven, Settled, TopicInfo
+from tenure.contract.replies import (
+    BegunJob,
+    DeletedRecords,
+    EndedNode,
+    Extended,
+    Grant,
+    Produced,
+    Redriven,
+    Settled,
+    TopicInfo,
+)
 from tenure.contract.share import Share
 from tenure.core.state.router import Router
 
@@ -111,6 +124,30 @@ class CommandMethods(ABC):
         """Give jobs back, now or later; ``dead`` dead-letters them at once."""
         command = Nack(topic=topic, node=node, seqs=seqs, delay_ms=delay_ms, reason=reason, dead=dead, **leases)
         return self.run(command)
+
+    @declare_options
+    def return_jobs(
+        self,
+        topic: str,
+        *,
+        node: str,
+        seqs: Sequence[int] | None = None,
+        delay_ms: int = 0,
+        reason: str | None = None,
+        **leases: Unpack[LeaseOptions],
+    ) -> Answer[Settled]:
+        """Give jobs back, now or later, because this delivery was no try: they were not run to an end."""
+        return self.run(Return(topic=topic, node=node, seqs=seqs, delay_ms=delay_ms, reason=reason, **leases))
+
+    def begin(self, topic: str, *, node: str, seq: int, lease_id: str) -> Answer[BegunJob]:
+        """Begin a suspect, before anything of it is run: if its worker is lost now, that is a try."""
+        return self.run(Begin(topic=topic, node=node, seq=seq, lease_id=lease_id))
+
+    def end_node(
+        self, topic: str, *, node: str, seqs: Sequence[int] = (), exit_code: int | None = None
+    ) -> Answer[EndedNode]:
+        """End what a process held that has ended: ``seqs`` are the jobs that it had begun, which are lost."""
+        return self.run(EndNode(topic=topic, node=node, seqs=seqs, exit_code=exit_code))
 
     @declare_options
     def extend(

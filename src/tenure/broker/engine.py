@@ -44,12 +44,14 @@ from tenure.core.events import (
     encode,
     kind_of,
 )
+from tenure.core.feature_off import feature_off
 from tenure.core.fold import FOLDS, fold
+from tenure.core.fold.clock import end_epoch
 from tenure.core.state.lease import Ended
 from tenure.core.state.snapshot import dump_checkpoint, dump_state
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
-from tenure.errors import Closed, Conflict, Corrupt, Overloaded
+from tenure.errors import Closed, Corrupt, Overloaded
 from tenure.log.features import FeatureSet
 from tenure.log.interface import Frame, Log, Position
 from tenure.settings import Settings
@@ -77,13 +79,7 @@ class _KindsOn(dict[type[Event], tuple[int, bool]]):
         super().__init__({event: plan[:2] for event, plan in _PLANS.items() if plan[0] not in self._off})
 
     def __missing__(self, event: type[Event]) -> NoReturn:
-        feature = self._off[KIND_OF[event]]
-        raise Conflict(
-            f"this needs the feature {feature.name}, which is off so that the version before the upgrade can be "
-            "started again: call tenure upgrade finalize first. Nothing was changed.",
-            code="feature_off",
-            feature=feature.name,
-        )
+        raise feature_off(self._off[KIND_OF[event]].name)
 
 
 class Engine:
@@ -154,7 +150,7 @@ class Engine:
         self._reserve()
         for topic in state.by_id.values():
             topic.durable_seq = topic.head_seq
-        state.expired, state.changed_topics = 0, self.changed_topics
+        state.expired, state.lost, state.changed_topics = 0, 0, self.changed_topics
         self._plan_limit_checks()
         self._start_clock(warm)
 
@@ -173,6 +169,7 @@ class Engine:
         else:
             now_ms = self._after_pause(wall_ms - state.wall_offset_ms, "the wall clock")
         self._log_offset_ms, self.log.log_ms = now_ms - boot_ms, self.clock_ms
+        end_epoch(state)
         self.rewrite(Opened(now_ms, self.log.epoch, self.clock.boot_id, boot_ms, wall_ms - now_ms))
         if self.log.has_home:  # a sync is a request to a store: the epoch is durable, and this goes with the next link
             self.log.write()
@@ -424,7 +421,7 @@ class Engine:
     @property
     def metrics(self) -> Metrics:
         """Totals since the broker was opened."""
-        self.totals.expired = self.state.expired
+        self.totals.expired, self.totals.lost = self.state.expired, self.state.lost
         return self.totals
 
     def meters_of(self, name: str) -> QueueMeters:

@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 from tenure.contract.config_body import ConfigBody
 from tenure.contract.fields import Key, Node, Tag, Time, Whole
 
-__all__ = ["AppendBody", "DiffBody", "HandOverBody", "RecordBody", "WatchBody", "WatchFrom"]
+__all__ = ["AppendBody", "DiffBody", "Gone", "HandOverBody", "HelloBody", "RecordBody", "WatchBody", "WatchFrom"]
 
 _ANY_JSON: Final = Meta(description="Any JSON value; kept and returned byte for byte.", extra_json_schema={})
 _META: Final = Meta(description="A JSON object, kept byte for byte.", extra_json_schema={"type": ["object", "null"]})
@@ -59,6 +59,28 @@ class HandOverBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """The server that is to lead, by the URL that it advertises; empty for any that follows closely enough."""
 
     to: Annotated[str, Meta(max_length=2_048)] = ""
+
+
+class Gone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A worker process that has ended, as its supervisor saw it: the exit code (negative for a signal), and the jobs of
+    each queue whose handlers it had begun.
+    """
+
+    node: Node
+    exit_code: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)] | None = None
+    begun: Annotated[dict[str, Annotated[list[Whole], Meta(max_length=10_000)]], Meta(max_length=1_000)] = {}
+
+
+class HelloBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a worker says of itself as it starts, and of the processes that it takes the place of."""
+
+    node: Node
+    queues: Annotated[list[str], Meta(max_length=1_000)]
+    group: Node | None = None
+    host: Annotated[str, Meta(max_length=255)] = ""
+    version: Annotated[str, Meta(max_length=64)] = ""
+    held: Whole = 0
+    gone: Annotated[list[Gone], Meta(max_length=16)] = []
 
 
 class WatchFrom(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):

@@ -26,12 +26,14 @@ __all__ = [
     "Ack",
     "Append",
     "AppendFields",
+    "Begin",
     "Claim",
     "Command",
     "DeleteRecords",
     "DeleteRouter",
     "DeleteTopic",
     "Diff",
+    "EndNode",
     "Extend",
     "GetJob",
     "GetRouter",
@@ -48,6 +50,7 @@ __all__ = [
     "Reaches",
     "Redrive",
     "RedriveFields",
+    "Return",
     "RouterFields",
     "Strip",
 ]
@@ -122,7 +125,12 @@ class DeleteRecords(_OnTopic[replies.DeletedRecords], frozen=True, kw_only=True,
 
 
 class Claim(_OnTopic[replies.Grant], frozen=True, kw_only=True, gc=False):
-    """Lease up to ``max`` jobs to ``node``."""
+    """Lease up to ``max`` jobs to ``node``.
+
+    A lease that ``isolate`` asks for is no try where it ends without a verdict: its jobs are lost, and handed out as
+    suspects from then on, apart from the others. ``group`` names the processes that may die together (by default the
+    node alone); ``suspects`` takes suspects and nothing else.
+    """
 
     repeat = Repeat.SAFE  # by its claim_id; a claim with auto_ack is never repeated
 
@@ -132,6 +140,9 @@ class Claim(_OnTopic[replies.Grant], frozen=True, kw_only=True, gc=False):
     wait_ms: Whole = 0
     claim_id: Key | None = None
     auto_ack: bool = False
+    isolate: bool = False
+    group: Node | None = None
+    suspects: bool = False
 
 
 class OfHolder(_OnTopic[R], frozen=True, kw_only=True, gc=False):
@@ -156,6 +167,39 @@ class Nack(OfHolder[replies.Settled], frozen=True, kw_only=True, gc=False):
     delay_ms: Whole | None = None
     reason: str | None = None
     dead: bool = False
+
+
+class Return(OfHolder[replies.Settled], frozen=True, kw_only=True, gc=False):
+    """Give jobs back, now or after ``delay_ms``, because this delivery was no try: they were not run to an end."""
+
+    delay_ms: Whole = 0
+    reason: str | None = None
+
+
+class Begin(_OnTopic[replies.BegunJob], frozen=True, kw_only=True, gc=False):
+    """Begin a suspect, before anything of it is run: if its worker is lost now, that is a try.
+
+    Refused (``busy``) while the group of its lease has another job begun, so that a loss has one cause.
+    """
+
+    repeat = Repeat.SAFE
+
+    node: Node
+    seq: Whole
+    lease_id: str
+
+
+class EndNode(Command[replies.EndedNode], frozen=True, kw_only=True, gc=False):
+    """The process of ``node`` has ended: of the jobs that it held on a topic it had begun these ``seqs``, which are
+    lost; the others are given back.
+    """
+
+    repeat = Repeat.SAFE
+
+    topic: str
+    node: str
+    seqs: Sequence[int] = ()
+    exit_code: int | None = None
 
 
 class Extend(OfHolder[replies.Extended], frozen=True, kw_only=True, gc=False):
@@ -281,7 +325,7 @@ class ListRouters(Command[replies.Page[Any]], frozen=True, kw_only=True):
 
 
 class ListJobs(Command[replies.Page[replies.JobRow]], frozen=True, kw_only=True):
-    """List jobs in one state: ready, in_flight, delayed or parked."""
+    """List jobs in one state: ready, in_flight, delayed, parked, or suspect, which are ready ones that wait apart."""
 
     topic: str
     state: str = "ready"

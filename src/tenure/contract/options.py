@@ -41,7 +41,9 @@ class AppendOptions(TypedDict, total=False):
 class ClaimOptions(TypedDict, total=False):
     """Options of a claim: how many jobs, for how long, and how long to wait for one.
 
-    ``claim_id`` makes the claim safe to repeat; ``auto_ack`` deletes the jobs as they are handed out.
+    ``claim_id`` makes the claim safe to repeat; ``auto_ack`` deletes the jobs as they are handed out. ``isolate`` asks
+    for a lease whose end without a verdict is no try; ``group`` names the processes that may die together, and
+    ``suspects`` takes only jobs whose worker was lost before.
     """
 
     max_count: int
@@ -49,6 +51,9 @@ class ClaimOptions(TypedDict, total=False):
     wait_ms: int
     claim_id: str | None
     auto_ack: bool
+    isolate: bool
+    group: str | None
+    suspects: bool
 
 
 class LeaseOptions(TypedDict, total=False):

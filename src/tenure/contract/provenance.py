@@ -1,4 +1,4 @@
-"""Provenance of a dead letter: four keys in its ``meta`` that name its queue, its job, its deliveries and the reason.
+"""Provenance of a dead letter: keys in its ``meta`` that name its queue, its job, its deliveries and the reason.
 
 Any producer may write any ``meta``, so reading trusts nothing: a key with an impossible value counts as absent.
 """
@@ -15,29 +15,38 @@ _FROM: Final = "$dead_letter_from"
 _DELIVERIES: Final = "$dead_letter_deliveries"
 _SRC_SEQ: Final = "$dead_letter_src_seq"
 _REASON: Final = "$dead_letter_reason"
-KEYS: Final = (_FROM, _DELIVERIES, _SRC_SEQ, _REASON)
+_LOST: Final = "$dead_letter_lost"
+KEYS: Final = (_FROM, _DELIVERIES, _SRC_SEQ, _REASON, _LOST)
 
 _DELIVERIES_MAX: Final = 2**32 - 1
+_LOST_MAX: Final = 255
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 
 
 class Provenance(NamedTuple):
-    """Origin of a dead letter. ``seq`` and ``deliveries`` are 0, and ``reason`` is empty, where they are not known."""
+    """Origin of a dead letter. ``seq`` and ``deliveries`` are 0, and ``reason`` is empty, where they are not known.
+
+    ``lost`` is how often its worker was lost; with more than 0 it is a suspect again where it is redriven.
+    """
 
     topic: str
     seq: int
     deliveries: int
     reason: str
+    lost: int = 0
 
 
 def stamp(meta: bytes | None, provenance: Provenance) -> bytes:
-    """Return the ``meta`` of a dead letter: that of its job, with the four keys added."""
+    """Return the ``meta`` of a dead letter: that of its job, with the keys added; that of losses only if there were."""
     fields: dict[str, Any] = dict(_decode(meta)) if meta is not None else {}
     fields[_FROM] = provenance.topic
     fields[_DELIVERIES] = provenance.deliveries
     fields[_SRC_SEQ] = provenance.seq
     fields[_REASON] = provenance.reason
+    fields.pop(_LOST, None)
+    if provenance.lost:
+        fields[_LOST] = provenance.lost
     return _encode(fields)
 
 
@@ -50,12 +59,14 @@ def read(meta: bytes | msgspec.Raw | None) -> Provenance | None:
     if not isinstance(source, str):
         return None
     seq, deliveries, reason = _value(fields, _SRC_SEQ), _value(fields, _DELIVERIES), _value(fields, _REASON)
+    lost = _value(fields, _LOST)
     known = isinstance(deliveries, int) and 0 < deliveries <= _DELIVERIES_MAX
     return Provenance(
         source,
         seq if isinstance(seq, int) else 0,
         deliveries if known else 0,
         reason if isinstance(reason, str) else "",
+        lost if isinstance(lost, int) and not isinstance(lost, bool) and 0 < lost <= _LOST_MAX else 0,
     )
 
 

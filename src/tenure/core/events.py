@@ -25,17 +25,21 @@ __all__ = [
     "Appended",
     "BaseBegun",
     "BasePart",
+    "Begun",
     "Carried",
     "Claimed",
+    "ClaimedIsolated",
     "ClockSet",
     "DeadLettered",
     "Deleted",
     "Event",
     "Evicted",
     "Extended",
+    "Lost",
     "Opened",
     "Redriven",
     "Released",
+    "Returned",
     "RouterDeleted",
     "RouterMoved",
     "RouterPut",
@@ -105,6 +109,7 @@ class AppendExtra(msgspec.Struct, frozen=True, gc=False, array_like=True):
     (digest, payload digest, expires_ms) of an idempotency key. ``client`` is (client_id, client_seq). ``deliveries`` is
     flat ``[seq, count, …]`` for jobs that come back with a past. ``displaced`` is the client whose mark gives way to
     this one's. ``moved_from`` is the topic that dead letters, or redriven jobs, leave with this append; 0 for none.
+    ``losses`` is flat ``[seq, count, …]`` for jobs that come back as suspects, under the feature ``returns``.
     """
 
     tagged: bool = False
@@ -116,6 +121,7 @@ class AppendExtra(msgspec.Struct, frozen=True, gc=False, array_like=True):
     deliveries: list[int] = []
     displaced: str | None = None
     moved_from: int = 0
+    losses: list[int] = []
 
 
 class Appended(Event, frozen=True, gc=False, array_like=True):
@@ -159,6 +165,48 @@ class Claimed(Event, frozen=True, gc=False, array_like=True):
     deadline_ms: int
     runs: list[int]
     claim_id: str | None = None
+
+
+class ClaimedIsolated(Claimed, frozen=True, gc=False, array_like=True):
+    """A claim whose lease isolates: where it ends without a verdict, its jobs are lost and no try is counted.
+
+    ``group`` is what may die together, a supervisor with its processes; ``only_suspects`` says that the claim took
+    suspects and nothing else.
+    """
+
+    group: str = ""
+    only_suspects: bool = False
+
+
+class Begun(Event, frozen=True, gc=False, array_like=True):
+    """A suspect that its worker begins: if it is lost now, that is a try, and it comes back ``retry_ms`` later."""
+
+    topic: int
+    runs: list[int]
+    node: str
+    retry_ms: int
+
+
+class Returned(Event, frozen=True, gc=False, array_like=True):
+    """Jobs that their holder, or its successor, gave back: this delivery was no try. ``due_ms`` as in `Released`."""
+
+    topic: int
+    runs: list[int]
+    node: str
+    due_ms: int
+    reason: str | None = None
+
+
+class Lost(Event, frozen=True, gc=False, array_like=True):
+    """Jobs whose worker is gone: a try for those that were begun, and all of them are suspects from here on.
+
+    ``exit_code`` is what its supervisor saw, negative for a signal; None where the worker only fell silent.
+    """
+
+    topic: int
+    runs: list[int]
+    node: str
+    exit_code: int | None = None
 
 
 class Acked(Event, frozen=True, gc=False, array_like=True):
@@ -340,6 +388,10 @@ KINDS: Final[dict[int, type[Event]]] = {
     34: StateCarried,
     35: BaseBegun,
     36: BasePart,
+    37: ClaimedIsolated,
+    38: Begun,
+    39: Returned,
+    40: Lost,
 }
 KIND_OF: Final[dict[type[Event], int]] = {event: kind for kind, event in KINDS.items()}
 _DECODERS: Final[dict[int, Callable[[bytes], Any]]] = {
@@ -350,6 +402,7 @@ URGENT: Final = frozenset(
     {
         *(TopicDeleted, RouterDeleted, Deleted, Evicted, ClockSet),
         *(Claimed, Acked, Released, Extended, DeadLettered, Redriven),
+        *(ClaimedIsolated, Begun, Returned, Lost),
     }
 )
 """Events that may use the reserve on a full disk: they let jobs end, or free space."""

@@ -1,7 +1,7 @@
 """Lifecycle rows: the events of the log about jobs, as event streams and export tables show them.
 
 Rows may be ranges: a thousand jobs claimed together are one row. ``expired`` is not in the log; it is derived from
-the fold and stamped with the deadline.
+the fold and stamped with the deadline; so is ``lost`` where a lease that isolates ran out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,20 @@ import msgspec
 
 from tenure.contract.records import lease_id
 from tenure.contract.replies import Lifecycle
-from tenure.core.events import Acked, Appended, AppendExtra, Claimed, DeadLettered, Event, Extended, Redriven, Released
+from tenure.core.events import (
+    Acked,
+    Appended,
+    AppendExtra,
+    Begun,
+    Claimed,
+    DeadLettered,
+    Event,
+    Extended,
+    Lost,
+    Redriven,
+    Released,
+    Returned,
+)
 from tenure.core.state.lease import Ended
 from tenure.core.state.queue import Queue
 from tenure.core.state.ranges import each
@@ -43,6 +56,15 @@ def translate(state: State, event: Event) -> Lifecycle | None:
             row = _row("released", topic, ts_ms, event.runs, node=event.node, reason=event.reason or event.cause)
             first_ms = min(event.dues_ms) if event.dues_ms else event.due_ms
             return row if first_ms <= event.at_ms else msgspec.structs.replace(row, deliver_at=first_ms + offset_ms)
+        case Begun():
+            return _row("begun", topic, ts_ms, event.runs, node=event.node)
+        case Returned():
+            row = _row("returned", topic, ts_ms, event.runs, node=event.node, reason=event.reason)
+            is_due = event.due_ms <= event.at_ms
+            return row if is_due else msgspec.structs.replace(row, deliver_at=event.due_ms + offset_ms)
+        case Lost():
+            reason = None if event.exit_code is None else f"exit code {event.exit_code}"
+            return _row("lost", topic, ts_ms, event.runs, node=event.node, reason=reason)
         case Extended():
             row = _row("extended", topic, ts_ms, event.runs, node=event.node)
             return msgspec.structs.replace(row, deadline=event.deadline_ms + offset_ms)
@@ -65,7 +87,7 @@ def _with_extra(state: State, row: Lifecycle, extra: AppendExtra) -> Lifecycle:
 def expired(state: State, topic: Topic, ended: Ended) -> Lifecycle:
     """Return the row for a lease that ran out, stamped with its deadline."""
     return Lifecycle(
-        "expired",
+        ended.end,
         topic.name,
         ended.deadline_ms + state.wall_offset_ms,
         ended.runs,

@@ -10,7 +10,17 @@ from tenure.core.state.ranges import each, first_absent, to_runs
 from tenure.core.state.topic import Topic
 from tenure.errors import Overloaded
 
-__all__ = ["LETTERS_MAX", "ack_holes", "choose", "claimable_count", "fresh_from", "next_ready", "ready_count"]
+__all__ = [
+    "LETTERS_MAX",
+    "ack_holes",
+    "choose",
+    "claimable_count",
+    "fresh_from",
+    "next_ready",
+    "ready_count",
+    "room_in_flight",
+    "tries_max",
+]
 
 _NONE: list[int] = []
 LETTERS_MAX = 1_000
@@ -33,7 +43,9 @@ def next_ready(topic: Topic, queue: Queue) -> int | None:
     if queue.reclaim:
         return int(queue.reclaim.min())
     fresh = _fresh(topic, queue, 1)
-    return fresh[0] if fresh else None
+    if fresh:
+        return fresh[0]
+    return int(queue.suspects.min()) if queue.suspects else None
 
 
 def claimable_count(topic: Topic, queue: Queue) -> int:
@@ -51,7 +63,7 @@ def choose(topic: Topic, queue: Queue, max_count: int) -> tuple[list[int], list[
     if not (queue.reclaim or config.max_in_flight or config.max_ack_holes or queue.redelivered_max >= queue.cursor):
         return _fresh(topic, queue, max_count), []
     if config.max_in_flight:
-        max_count = min(max_count, _room_in_flight(queue, config.max_in_flight))
+        max_count = min(max_count, room_in_flight(queue, config.max_in_flight))
     seqs, poisoned = _returned(topic, queue, max_count)
     wanted = max_count - len(seqs)
     runs = to_runs(seqs) if seqs else []
@@ -71,7 +83,8 @@ def choose(topic: Topic, queue: Queue, max_count: int) -> tuple[list[int], list[
     return runs, poisoned
 
 
-def _room_in_flight(queue: Queue, in_flight_max: int) -> int:
+def room_in_flight(queue: Queue, in_flight_max: int) -> int:
+    """Return how many more jobs may be in flight. Raises Overloaded where none may."""
     room = in_flight_max - len(queue.in_flight)
     if room <= 0:
         raise Overloaded(
@@ -95,13 +108,13 @@ def _refuse_fresh(topic: Topic, queue: Queue) -> None:
 
 
 def _returned(topic: Topic, queue: Queue, wanted: int) -> tuple[list[int], list[int]]:
-    limit = _deliveries_max(topic)
+    limit = tries_max(topic)
     if not limit:
         return list(islice(queue.reclaim, wanted)), []
     seqs: list[int] = []
     poisoned: list[int] = []
     for seq in queue.reclaim:
-        if queue.deliveries.get(seq, 0) < limit:
+        if queue.deliveries.get(seq, 0) < limit or queue.tries(seq) < limit:
             seqs.append(seq)
         else:
             poisoned.append(seq)
@@ -110,8 +123,8 @@ def _returned(topic: Topic, queue: Queue, wanted: int) -> tuple[list[int], list[
     return seqs, poisoned
 
 
-def _deliveries_max(topic: Topic) -> int:
-    """Return how often a job may be delivered before it is dead-lettered; 0 where it never is."""
+def tries_max(topic: Topic) -> int:
+    """Return how often a job may be tried before it is dead-lettered; 0 where it never is."""
     config = topic.config
     return 0 if config.dlq_strategy == "skip" and config.dead_letter is None else config.max_deliveries
 
@@ -121,8 +134,8 @@ def _sort_out(topic: Topic, queue: Queue, runs: list[int]) -> tuple[list[int], l
 
     The lease ends before the first poisoned job, because the cursor must not pass over it.
     """
-    limit, counts = _deliveries_max(topic), queue.deliveries
-    spent = [seq for seq in each(runs) if seq in counts and counts[seq] >= limit] if limit else []
+    limit, counts = tries_max(topic), queue.deliveries
+    spent = [seq for seq in each(runs) if seq in counts and counts[seq] >= limit <= queue.tries(seq)] if limit else []
     return to_runs(seq for seq in each(runs) if seq < spent[0]) if spent else runs, spent
 
 
@@ -133,7 +146,7 @@ def _fresh(topic: Topic, queue: Queue, wanted: int) -> list[int]:
         lo = floor
     if last < lo:
         return []
-    if topic.dead or queue.delayed or queue.parked:
+    if topic.dead or queue.delayed or queue.parked or queue.ahead:
         return fresh_from(topic, queue, lo, wanted)
     return [lo, min(wanted, last + 1 - lo)]
 
@@ -145,7 +158,7 @@ def fresh_from(topic: Topic, queue: Queue, seq: int, wanted: int) -> list[int]:
     Where dead and delayed jobs take turns, both are joined in one bitmap: about a microsecond for every 65,536 seqs.
     """
     last, runs, hops = topic.visible_seq, list[int](), 0
-    dead, delayed, parked = topic.dead, queue.delayed, queue.parked
+    dead, delayed, parked, ahead = topic.dead, queue.delayed, queue.parked, queue.ahead
     while wanted and seq <= last:
         if dead and seq in dead:
             seq, hops = first_absent(dead, seq), hops + 1
@@ -153,7 +166,7 @@ def fresh_from(topic: Topic, queue: Queue, seq: int, wanted: int) -> list[int]:
             seq, hops = first_absent(delayed, seq), hops + 1
             if hops > _HOPS_MAX and dead:
                 dead, hops = dead | delayed, 0
-        elif seq in parked:
+        elif seq in parked or seq in ahead:
             seq += 1
         else:
             n = min(wanted, last + 1 - seq)
@@ -168,7 +181,7 @@ def fresh_from(topic: Topic, queue: Queue, seq: int, wanted: int) -> list[int]:
 
 
 def _clear(topic: Topic, queue: Queue, lo: int, hi: int) -> bool:
-    if topic.dead_between(lo, hi) or queue.delayed.range_cardinality(lo, hi):
+    if topic.dead_between(lo, hi) or queue.delayed.range_cardinality(lo, hi) or queue.ahead.range_cardinality(lo, hi):
         return False
     return not queue.parked or not any(seq in queue.parked for seq in range(lo, hi))
 

@@ -16,13 +16,17 @@ from typing import Final, NamedTuple
 from tenure.core.events import (
     Acked,
     Appended,
+    Begun,
     Claimed,
     ClockSet,
     DeadLettered,
     Event,
     Extended,
+    Lost,
+    Opened,
     Redriven,
     Released,
+    Returned,
     TopicDeleted,
     decode,
 )
@@ -40,7 +44,10 @@ _SWEEP_MS: Final = 1_000
 _STEP_ROWS_MAX: Final = 1_000
 _STEP_BYTES_MAX: Final = 1 << 20
 """The size above which a batch's rows come in several steps: never a million expired leases at once."""
-_OF_A_LIFE: Final = (Appended, Claimed, Acked, Released, Extended, DeadLettered, Redriven)
+_OF_A_LIFE: Final = (
+    *(Appended, Claimed, Acked, Released, Extended, DeadLettered, Redriven),
+    *(Begun, Returned, Lost),
+)
 
 
 class Step(NamedTuple):
@@ -148,6 +155,8 @@ class Follower:
     def _pass_time(self, event: Event, topic_id: int) -> None:
         """Advance time to an event before its rows are made, as the broker did before it decided on it."""
         state, at = self.state, event.at_ms
+        if isinstance(event, Opened):
+            at = state.log_ms  # what runs out between two openings is judged by the later one
         if at // _SWEEP_MS > state.log_ms // _SWEEP_MS or isinstance(event, ClockSet):
             for _, topic in sorted(state.by_id.items()):
                 state.pass_time(topic, at)

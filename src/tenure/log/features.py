@@ -32,7 +32,7 @@ class Feature(NamedTuple):
     kinds: frozenset[int] = frozenset()
 
 
-FEATURES: Final[tuple[Feature, ...]] = ()
+FEATURES: Final[tuple[Feature, ...]] = (Feature("returns", "0.2.0", frozenset((37, 38, 39, 40))),)
 """The features that this version knows, oldest first. One that was released stays in the list for good."""
 
 

@@ -24,6 +24,7 @@ class Metrics:
     __slots__ = (
         "acked",
         "batch_frames",
+        "begun",
         "claimed",
         "dead_lettered",
         "deleted",
@@ -31,15 +32,18 @@ class Metrics:
         "expired",
         "extended",
         "forwarded",
+        "lost",
         "nacked",
         "produced",
         "redriven",
+        "returned",
         "sync_ms",
         "syncs",
     )
 
     def __init__(self) -> None:
         self.produced = self.claimed = self.acked = self.nacked = self.extended = self.expired = 0
+        self.lost = self.returned = self.begun = 0
         self.dead_lettered = self.redriven = self.deleted = self.evicted = self.forwarded = self.syncs = 0
         self.sync_ms = Histogram(LATENCY_BOUNDS_MS)
         self.batch_frames = Histogram(SIZE_BOUNDS)

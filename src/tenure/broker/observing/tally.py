@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tenure.core.events import (
     Acked,
+    Begun,
     Claimed,
+    ClaimedIsolated,
     DeadLettered,
     Deleted,
     Event,
     Evicted,
     Extended,
+    Lost,
     Redriven,
     Released,
+    Returned,
     RouterMoved,
     TopicDeleted,
 )
@@ -47,6 +51,19 @@ def _released(engine: Engine, event: Released) -> None:
     released = engine.meters.released(event)
     if event.cause == "nack":
         engine.totals.nacked += released
+    engine.changed_topics.add(engine.state.by_id[event.topic])
+
+
+def _begun(engine: Engine, event: Begun) -> None:
+    engine.totals.begun += count(event.runs)
+
+
+def _returned(engine: Engine, event: Returned) -> None:
+    engine.totals.returned += count(event.runs)
+    engine.changed_topics.add(engine.state.by_id[event.topic])
+
+
+def _lost(engine: Engine, event: Lost) -> None:
     engine.changed_topics.add(engine.state.by_id[event.topic])
 
 
@@ -95,6 +112,10 @@ def _topic_deleted(engine: Engine, event: TopicDeleted) -> None:
 
 TALLIES: Final[dict[type[Event], Callable[[Engine, Any], None]]] = {
     Claimed: _claimed,
+    ClaimedIsolated: _claimed,
+    Begun: _begun,
+    Returned: _returned,
+    Lost: _lost,
     Acked: _acked,
     Released: _released,
     Extended: _extended,

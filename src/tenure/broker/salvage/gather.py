@@ -20,6 +20,7 @@ from tenure.core.events import (
     Appended,
     BaseBegun,
     BasePart,
+    Begun,
     Carried,
     Claimed,
     DeadLettered,
@@ -27,8 +28,10 @@ from tenure.core.events import (
     Event,
     Evicted,
     Extended,
+    Lost,
     Redriven,
     Released,
+    Returned,
     RouterMoved,
     RouterPut,
     TopicCarried,
@@ -47,7 +50,7 @@ from tenure.core.state.topic import Topic
 
 __all__ = ["GatheredLog", "GatheredTopic"]
 
-_LEASE_EVENTS = (Claimed, Acked, Released, Extended, DeadLettered)
+_LEASE_EVENTS = (Claimed, Acked, Released, Extended, DeadLettered, Begun, Returned, Lost)
 
 
 class GatheredTopic:

@@ -13,10 +13,11 @@ from msgspec.structs import replace
 
 from tenure.broker.engine import Engine
 from tenure.broker.serving.alarms import Alarm, Alarms
-from tenure.broker.serving.waiting_line import Line, Taker
+from tenure.broker.serving.waiting_line import Line, Lines, Taker
 from tenure.core.ready_jobs import claimable_count
 from tenure.core.state.queue import NEVER, Queue
 from tenure.core.state.topic import Topic
+from tenure.core.suspects import borrow_ms, isolates, waiting_count
 from tenure.errors import NotFound, Overloaded, TenureError
 
 __all__ = ["Coordinator"]
@@ -47,7 +48,8 @@ class Coordinator:
         self._attend_later = attend_later
         self._may_serve = may_serve
         self._begin_turn = begin_turn
-        self._lines: dict[Topic, Line] = {}
+        self._lines: dict[Topic, Lines] = {}
+        self._announced: set[Topic] = set()
         self._deadlines: dict[Topic, Alarm] = {}
         self._cohorts: dict[Topic, Alarm] = {}
         self.resting: set[Topic] = set()
@@ -59,11 +61,14 @@ class Coordinator:
 
     def add(self, topic: Topic, taker: Taker) -> None:
         """Add a waiting caller; where the queue gathers cohorts, the first one opens the window."""
-        line = self._lines.get(topic)
-        if line is None:
-            line = self._lines[topic] = Line()
-        line.add(taker)
+        lines = self._lines.get(topic)
+        if lines is None:
+            lines = self._lines[topic] = Lines()
+        lines.of(taker).add(taker)
         self.waiting += 1
+        if topic in self._announced:
+            self._announced.discard(topic)
+            self._engine.changed_topics.add(topic)
         jitter_ms = topic.config.claim_jitter_ms
         if jitter_ms and topic not in self._cohorts:
             due = self._engine.now() + jitter_ms
@@ -76,22 +81,25 @@ class Coordinator:
 
     def wake(self, topic: Topic, taker: Taker) -> None:
         """Look at a taker in the next pass: it was full and may want jobs again."""
-        line = self._lines.get(topic)
-        if line is not None and line.wake(taker):
+        lines = self._lines.get(topic)
+        if lines is not None and lines.of(taker).wake(taker):
             self._engine.changed_topics.add(topic)
 
     def remove(self, topic: Topic, taker: Taker) -> None:
         """Remove a caller that stops waiting."""
-        line = self._lines.get(topic)
-        if line is None:
+        lines = self._lines.get(topic)
+        if lines is None:
             return
-        if line.remove(taker):
+        if lines.of(taker).remove(taker):
             self.waiting -= 1
-        if not line:
+        if taker.claim.suspects and topic.queue is not None and topic.queue.suspects:
+            self._engine.changed_topics.add(topic)  # the others hear that nobody takes suspects any more
+        if not lines:
             self._forget(topic)
 
     def _forget(self, topic: Topic) -> None:
         self.waiting -= len(self._lines.pop(topic, ()))
+        self._announced.discard(topic)
         for alarms in (self._deadlines, self._cohorts):
             alarm = alarms.pop(topic, None)
             if alarm is not None:
@@ -115,25 +123,76 @@ class Coordinator:
         self._on_time_passed()
         if not is_present:
             return  # the pass comes when it has caught up
+        if not topic.queue.suspects:
+            self._announced.discard(topic)
         self._pass(topic, topic.queue, self._lines[topic])
         self._watch(topic)
 
-    def _pass(self, topic: Topic, queue: Queue, line: Line) -> None:
+    def _pass(self, topic: Topic, queue: Queue, lines: Lines) -> None:
         """Serve the takers whose turn it is. Dead letters end the pass, and so does the end of its time: it continues
         in another turn of the loop.
         """
-        ready = claimable_count(topic, queue) if line.is_hungry else 0
-        if not ready:
+        ready = claimable_count(topic, queue) if lines.is_hungry else 0
+        if queue.suspects:
+            self._pass_with_suspects(topic, queue, lines, ready)
+        elif ready:
+            self._share_out(topic, lines.ordinary, ready, self._begin_turn())
+
+    def _pass_with_suspects(self, topic: Topic, queue: Queue, lines: Lines, ready: int) -> None:
+        """Serve first those that ask for suspects, then the others with all else, then those that may have a suspect
+        too.
+        """
+        is_over, suspects = self._begin_turn(), waiting_count(topic, queue)
+        if ready and not self._share_out(topic, lines.suspects, min(ready, suspects), is_over):
             return
+        ready = claimable_count(topic, queue) - waiting_count(topic, queue)
+        if ready > 0 and not self._share_out(topic, lines.ordinary, ready, is_over):
+            return
+        if waiting_count(topic, queue) and self._lend(topic, queue, lines.ordinary, is_over):
+            self._announce(topic, queue, lines)
+
+    def _share_out(self, topic: Topic, line: Line, ready: int, is_over: Callable[[], bool]) -> bool:
+        """Divide so many jobs among the takers of a line; return False where the pass has to end."""
         totals = self._engine.totals
-        dead_lettered, is_over = totals.dead_lettered, self._begin_turn()
-        for taker, share in line.shares(ready):
+        dead_lettered = totals.dead_lettered
+        for taker, share in line.shares(ready) if line.is_hungry else ():
             fed = self._feed(topic, taker, share)
             if totals.dead_lettered > dead_lettered or (fed and is_over()):
                 self.rest(topic)
-                return
+                return False
             if not fed:
-                return
+                break
+        return True
+
+    def _lend(self, topic: Topic, queue: Queue, line: Line, is_over: Callable[[], bool]) -> bool:
+        """Offer suspects to takers that did not ask for them, one for each group; return False where the pass has to
+        end.
+        """
+        totals, state = self._engine.totals, self._engine.state
+        dead_lettered, may_borrow = totals.dead_lettered, self._engine.now() >= borrow_ms(state, queue)
+        asked: set[str] = set()
+        for taker in line.hungry():
+            claim, want = taker.claim, taker.wants()
+            if isolates(state, claim):
+                group = claim.group or claim.node
+                if not may_borrow or group in asked:
+                    continue
+                asked.add(group)
+            if want:
+                self._feed(topic, taker, want)
+            if totals.dead_lettered > dead_lettered or is_over():
+                self.rest(topic)
+                return False
+        return True
+
+    def _announce(self, topic: Topic, queue: Queue, lines: Lines) -> None:
+        """Let the streams know, once, that suspects wait and nobody asks for them."""
+        count = waiting_count(topic, queue)
+        if not count or lines.suspects or topic in self._announced:
+            return
+        self._announced.add(topic)
+        for taker in list(lines.ordinary):
+            taker.announce(count)
 
     def rest(self, topic: Topic) -> None:
         """Continue this queue in the next turn of the loop: it has taken up its part of this one."""
@@ -154,7 +213,7 @@ class Coordinator:
             return False
         if not answer.reply.lease_ms and not taker.claim.auto_ack:  # a repeat: what was meant for it is for others
             self._engine.changed_topics.add(topic)
-        self._lines[topic].move_to_end(taker)
+        self._lines[topic].of(taker).move_to_end(taker)
         if taker.give(answer):
             self.remove(topic, taker)
         return True
@@ -173,13 +232,22 @@ class Coordinator:
         """Set an alarm for the time at which a job becomes claimable without an event."""
         if topic not in self._lines or topic.queue is None:
             return
-        due, alarm = topic.queue.next_change_ms, self._deadlines.get(topic)
+        due, alarm = self._next_change_ms(topic, topic.queue), self._deadlines.get(topic)
         if alarm is not None:
             if alarm.ring is not None and alarm.due_ms <= due:
                 return
             alarm.cancel()
         if due < NEVER:
             self._deadlines[topic] = self._alarms.at(due, self._on_deadline(topic))
+
+    def _next_change_ms(self, topic: Topic, queue: Queue) -> int:
+        """Return when time alone makes a job claimable for a caller that waits."""
+        due = queue.next_change_ms
+        if queue.suspects and self._lines[topic].ordinary.is_hungry:
+            lend_ms = borrow_ms(self._engine.state, queue)
+            if lend_ms > self._engine.now():
+                return min(due, lend_ms)
+        return due
 
     def _on_deadline(self, topic: Topic) -> Callable[[], None]:
         def ring() -> None:

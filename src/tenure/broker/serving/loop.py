@@ -14,6 +14,7 @@ from tenure.broker.serving.alarms import Alarms
 from tenure.broker.serving.catch_up import CatchUp
 from tenure.broker.serving.coordinator import Coordinator
 from tenure.broker.serving.durable_claims import UnsyncedClaims
+from tenure.broker.serving.grace import Graces
 from tenure.broker.serving.long_commands import LongCommands
 from tenure.broker.serving.long_reads import ReadWaiter
 from tenure.broker.serving.long_work import LongWork
@@ -27,6 +28,7 @@ from tenure.contract.values import check_whole
 from tenure.core.catching_up import CatchingUp
 from tenure.core.decide.forward import forward
 from tenure.core.decide.holding import give_back, release
+from tenure.core.decide.losses import lose
 from tenure.core.level import Level
 from tenure.core.state.topic import Topic
 from tenure.errors import Closed, NotLeader, Overloaded, TenureError
@@ -64,6 +66,8 @@ class ServingLoop:
         self.readings: dict[Topic, set[ReadWaiter]] = {}
         self._durable_claims = UnsyncedClaims(self)
         self.streams = StreamLeases(self)
+        self.graces = Graces(self.alarms, now=engine.now, grace_ms=engine.settings.lost_grace_ms, lose=self.lose)
+        self._losses_marked = 0
         self._publisher = Publisher(self)
         self._turns = Turns()
         self._again: set[Topic] = set()
@@ -89,6 +93,7 @@ class ServingLoop:
         if self.is_closed:
             return
         self.is_closed = self.must_check = True
+        self.graces.close()
         self.alarms.close()
         self.work.close()
         lost = lost_lead(self.committer.failed)
@@ -197,6 +202,11 @@ class ServingLoop:
         if not self.is_closed:
             self._let_go(lambda: self.engine.carry_out(release(self.engine.state, topic, numbers, self.engine.now())))
 
+    def lose(self, topic: Topic, numbers: Sequence[int]) -> None:
+        """Lose leases whose worker has been silent for its whole grace. What cannot be lost now expires."""
+        if not self.is_closed:
+            self._let_go(lambda: self.engine.carry_out(lose(self.engine.state, topic, numbers, self.engine.now())))
+
     def _let_go(self, run: Callable[[], Answer[None]]) -> None:
         """Give jobs back, on a queue that is behind after it has caught up."""
         with suppress(TenureError):  # no room, or the log has failed
@@ -251,6 +261,8 @@ class ServingLoop:
     def settle(self) -> None:
         """Serve waiting callers after a command, and plan the write."""
         engine = self.engine
+        if engine.state.lost != self._losses_marked:
+            self._mark_losses()
         if engine.state.behind:
             self.catch_up.begin()
         if engine.state.ended:
@@ -263,6 +275,14 @@ class ServingLoop:
         engine.turn_ms = engine.last_now_ms  # until the write that is planned here: one turn, one time
         if not self.committer.flush_planned:
             self.committer.plan()
+
+    def _mark_losses(self) -> None:
+        """Log the time once leases that isolate have run out, because it decides how a replay judges them: up to it, a
+        broker had the log open and their workers could have reached it.
+        """
+        if not self.engine.state.behind:
+            self._losses_marked = self.engine.state.lost
+            self.engine.mark_time()
 
     def _attend_if_awaited(self) -> None:
         """Serve the changed topics, where a caller or a router waits for them."""

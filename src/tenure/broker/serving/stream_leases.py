@@ -17,15 +17,27 @@ from tenure.broker.serving.streams import WorkStream
 from tenure.contract import replies
 from tenure.contract.commands import Claim
 from tenure.contract.names import check_node
-from tenure.core.decide.claim import clamp_claim
+from tenure.core.decide.claim import check_isolation, clamp_claim
 from tenure.core.decide.holding import keep_held
 from tenure.core.decide.settle import clamp_lease
-from tenure.core.events import Acked, DeadLettered, Deleted, Event, Evicted, Extended, Released
+from tenure.core.events import (
+    Acked,
+    Begun,
+    DeadLettered,
+    Deleted,
+    Event,
+    Evicted,
+    Extended,
+    Lost,
+    Released,
+    Returned,
+)
 from tenure.core.level import Level
 from tenure.core.state.lease import Ended
 from tenure.core.state.queue import Queue
 from tenure.core.state.ranges import count, each
 from tenure.core.state.topic import Topic
+from tenure.core.suspects import isolates
 
 if TYPE_CHECKING:
     from tenure.broker.serving.loop import ServingLoop
@@ -55,6 +67,7 @@ class StreamLeases:
     def open(self, topic: Topic, claim: Claim) -> WorkStream:
         """Return a new stream that is in no line yet. Raises Invalid."""
         check_node(claim.node)
+        check_isolation(claim)
         max_count = clamp_claim(claim.max_count, self._serving.engine.settings)
         lease_ms = None if claim.lease_ms is None else clamp_lease(claim.lease_ms)
         stream = WorkStream(self, topic, replace(claim, max_count=max_count, lease_ms=lease_ms))
@@ -98,6 +111,10 @@ class StreamLeases:
                 leaves, is_sign = False, event.cause == "extend"
             case Released():
                 leaves, is_sign = True, event.cause == "nack"
+            case Begun():
+                leaves, is_sign = False, True
+            case Returned() | Lost():
+                leaves, is_sign = True, False
             case Deleted() | Evicted():
                 leaves, is_sign = True, False
             case _:
@@ -168,8 +185,10 @@ class StreamLeases:
         self._serving.coordinator.wake(stream.topic, stream)
         self._serving.settle()
 
-    def end(self, stream: WorkStream, numbers: list[int] | None) -> None:
-        """Remove a stream that has ended; give back these leases, or all that it has."""
+    def end(self, stream: WorkStream, unread: list[int], *, is_cut: bool) -> None:
+        """Remove a stream that has ended; give back the leases that were not read of it, and where it was cut, also the
+        others, or let their grace begin.
+        """
         mine = sorted(stream.leases)
         for number in mine:
             del self._lent[number]
@@ -181,7 +200,16 @@ class StreamLeases:
         if not self.by_node:
             self._serving.unfollow(self._observe)
         self._serving.coordinator.remove(stream.topic, stream)
-        self._serving.release(stream.topic, mine if numbers is None else numbers)
+        self._serving.release(stream.topic, unread)
+        if is_cut:
+            self._let_go(stream, sorted(set(mine).difference(unread)))
+
+    def _let_go(self, stream: WorkStream, read: list[int]) -> None:
+        """Give back leases that were read of a stream that was cut, or let their grace begin where they isolate."""
+        if isolates(self._serving.engine.state, stream.claim):
+            self._serving.graces.begin(stream.topic, stream.node, read)
+        else:
+            self._serving.release(stream.topic, read)
 
 
 def _pairs(runs: list[int]) -> Iterable[tuple[int, int]]:

@@ -25,6 +25,9 @@ class WorkStream:
     ``async for`` yields claims as they come. Closing the stream gives back at once what it still holds, and nothing
     else of that node; detaching it first leaves all that was read leased, for a worker that finishes what it began.
 
+    Where its leases isolate, closing it leaves what was read with the worker for a while (`Graces`), and gives back the
+    rest. ``suspects`` is how many suspects wait on the queue, if that is news: a reader that takes it sets it to 0.
+
     Whether the worker behind it is alive is judged by this stream alone (fault 24), because each expiry of a stopped
     one would push it the same jobs again, until their deliveries are used up. A worker that let a lease expire which it
     had read, and has settled or extended nothing of this stream since it was given it, gets no more until it does. A
@@ -61,6 +64,7 @@ class WorkStream:
         self._error: TenureError | None = None
         self.on_arrival: Callable[[], None] = _ignore
         self.is_closed = False
+        self.suspects = 0
 
     # For the broker
 
@@ -81,6 +85,11 @@ class WorkStream:
     def refuse(self, error: TenureError) -> None:
         """End with this error: the queue is gone."""
         self._error = error
+        self.on_arrival()
+
+    def announce(self, suspects: int) -> None:
+        """Let the reader know that suspects wait."""
+        self.suspects = suspects
         self.on_arrival()
 
     def expire(self, lease: int, *, signs_count: int) -> None:
@@ -141,19 +150,20 @@ class WorkStream:
 
     def detach(self) -> None:
         """Stop, and give back only what was not read yet: the rest stays leased until it is settled or expires."""
-        unread = [answer.reply.lease for answer in self._given]
-        self._given.clear()
-        self._end(unread)
+        self._end(is_cut=False)
 
     def close(self) -> None:
         """Stop, and give back what is held."""
-        self._end(None)
+        self._end(is_cut=True)
 
-    def _end(self, numbers: list[int] | None) -> None:
+    def _end(self, *, is_cut: bool) -> None:
+        unread = [answer.reply.lease for answer in self._given]
+        if not is_cut:
+            self._given.clear()
         if not self.is_closed:
             self.is_closed = True
             self.on_arrival()
-            self._book.end(self, numbers)
+            self._book.end(self, unread, is_cut=is_cut)
 
     async def __aenter__(self) -> WorkStream:
         return self

@@ -56,6 +56,9 @@ class ClaimWaiter:
             self.future.set_result(answer)
         return True
 
+    def announce(self, suspects: int) -> None:
+        """Do nothing: the reply to a claim says how many suspects wait."""
+
     def refuse(self, error: TenureError) -> None:
         self._cancel_alarm()
         if not self.future.done():

@@ -11,7 +11,7 @@ from tenure.contract.commands import Claim
 from tenure.contract.replies import Grant
 from tenure.errors import TenureError
 
-__all__ = ["Line", "Taker", "divide"]
+__all__ = ["Line", "Lines", "Taker", "divide"]
 
 
 class Taker(Protocol):
@@ -24,6 +24,9 @@ class Taker(Protocol):
 
     def give(self, answer: Answer[Grant]) -> bool:
         """Hand over a claim; return True if the taker wants no other one."""
+
+    def announce(self, suspects: int) -> None:
+        """Note that so many suspects wait on the queue, and nobody asks for them."""
 
     def refuse(self, error: TenureError) -> None:
         """Answer with this error: the queue is gone, or the claim is impossible."""
@@ -66,6 +69,10 @@ class Line:
     def is_hungry(self) -> bool:
         """Whether a taker may want jobs."""
         return bool(self._hungry)
+
+    def hungry(self) -> list[Taker]:
+        """Return the takers that may want jobs, in the order of their turn."""
+        return list(self._hungry)
 
     def add(self, taker: Taker) -> None:
         """Add a taker at the end of the line."""
@@ -131,3 +138,27 @@ class Line:
             del self._hungry[taker]
             self._full.add(taker)
         return found
+
+
+class Lines:
+    """The waiting lines of one queue: the takers that ask for suspects, and all others."""
+
+    def __init__(self) -> None:
+        self.ordinary = Line()
+        self.suspects = Line()
+
+    def of(self, taker: Taker) -> Line:
+        """Return the line that a taker stands in."""
+        return self.suspects if taker.claim.suspects else self.ordinary
+
+    @property
+    def is_hungry(self) -> bool:
+        """Whether a taker may want jobs."""
+        return self.ordinary.is_hungry or self.suspects.is_hungry
+
+    def __len__(self) -> int:
+        return len(self.ordinary) + len(self.suspects)
+
+    def __iter__(self) -> Iterator[Taker]:
+        yield from self.ordinary
+        yield from self.suspects

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, assert_never
 
 from tenure.client.batching.batcher import own
-from tenure.contract.commands import Ack, Extend, Nack
+from tenure.contract.commands import Ack, Extend, Nack, Return
 from tenure.contract.options import LeaseOptions
 from tenure.contract.replies import Extended, Settled
 from tenure.errors import Indeterminate, LeaseLost
@@ -25,10 +25,13 @@ class Settling(Protocol):
     def nack(self) -> Callable[..., Coroutine[Any, Any, Settled]]: ...
 
     @property
+    def return_jobs(self) -> Callable[..., Coroutine[Any, Any, Settled]]: ...
+
+    @property
     def extend(self) -> Callable[..., Coroutine[Any, Any, Extended]]: ...
 
 
-Kind = Ack | Nack | Extend
+Kind = Ack | Nack | Return | Extend
 """A command without its jobs: the jobs of equal ones go out together. An empty ``node`` is the client's own."""
 
 
@@ -72,6 +75,10 @@ async def send_batch(client: Settling, topic: str, *, kind: Kind, batch: AckBatc
         case Nack():
             how = {"delay_ms": kind.delay_ms, "reason": kind.reason, "dead": kind.dead}
             return await client.nack(topic, seqs, node=node, **how, **leases)
+        case Return():
+            return await client.return_jobs(
+                topic, seqs, node=node, delay_ms=kind.delay_ms, reason=kind.reason, **leases
+            )
         case Extend():
             return await client.extend(topic, seqs, node=node, lease_ms=kind.lease_ms, **leases)
         case _:

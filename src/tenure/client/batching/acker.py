@@ -11,7 +11,7 @@ from typing import Any, Protocol, Unpack
 from tenure.client.batching.ack_batch import AckBatch, Kind, Settling, send_batch
 from tenure.client.batching.settings import AckerOptions, AckerSettings
 from tenure.client.closing import AsyncClosing
-from tenure.contract.commands import Ack, Extend, Nack
+from tenure.contract.commands import Ack, Extend, Nack, Return
 from tenure.contract.names import check_topic_name
 from tenure.errors import Closed, Indeterminate, Invalid, Overloaded
 
@@ -103,9 +103,18 @@ class Acker(AsyncClosing):
         return future
 
     def release(
-        self, seq: int, lease_id: str, *, delay_ms: int | None = None, reason: str | None = None, dead: bool = False
+        self,
+        seq: int,
+        lease_id: str,
+        *,
+        delay_ms: int | None = None,
+        reason: str | None = None,
+        dead: bool = False,
+        returned: bool = False,
     ) -> asyncio.Future[bool]:
-        """Give a job back as `nack` does, and return a future instead of a coroutine."""
+        """Give a job back as `nack` does, and return a future; with ``returned`` the delivery was no try."""
+        if returned:
+            return self._add(Return(node=self._node, delay_ms=delay_ms or 0, reason=reason), seq, lease_id)
         return self._add(Nack(node=self._node, delay_ms=delay_ms, reason=reason, dead=dead), seq, lease_id)
 
     # All of them

@@ -1,4 +1,4 @@
-"""Claim, ack, nack, extend and redrive: the calls of a worker about jobs on a lease."""
+"""Claim, ack, nack, return, begin, extend and redrive: the calls of a worker about jobs on a lease."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from tenure.client.plan.encode import list_seqs, path_of, query_of
 from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan
 from tenure.client.transport.wire import Request
-from tenure.contract.commands import Ack, Claim, Extend, Nack, RedriveFields
+from tenure.contract.bodies import Gone, HelloBody
+from tenure.contract.commands import Ack, Begin, Claim, Extend, Nack, RedriveFields, Return
 from tenure.contract.names import check_key, check_topic_name
 from tenure.contract.options import ClaimOptions, LeaseOptions, RedriveOptions
 from tenure.contract.repeat import Repeat
-from tenure.contract.replies import Claimed, Extended, Redriven, Settled
+from tenure.contract.replies import BegunJob, Claimed, Extended, HelloReply, Redriven, Settled
 from tenure.contract.values import check_whole
 from tenure.errors import Invalid
 
-__all__ = ["ack", "claim", "detach", "extend", "nack", "redrive"]
+__all__ = ["ack", "begin", "claim", "detach", "extend", "hello", "nack", "redrive", "return_jobs"]
 
 
 class _Counted(msgspec.Struct):
@@ -30,6 +31,7 @@ class _Counted(msgspec.Struct):
     topic: str
     acked: int = 0
     nacked: int = 0
+    returned: int = 0
     skipped: list[int] = []
     ready: int = 0
     in_flight: int = 0
@@ -39,10 +41,12 @@ class _Detached(msgspec.Struct):
     streams: int = 0
 
 
+_begun = Decoder(BegunJob)
 _claimed = Decoder(Claimed)
 _counted = Decoder(_Counted)
 _detached = Decoder(_Detached)
 _extended = Decoder(Extended)
+_hello = Decoder(HelloReply)
 _redriven = Decoder(Redriven)
 
 
@@ -98,10 +102,10 @@ def _held_jobs(
     }
 
 
-def _settle(session: Session, topic: str, verb: str, command: Ack | Nack) -> Plan[Settled]:
+def _settle(session: Session, topic: str, verb: str, command: Ack | Nack | Return) -> Plan[Settled]:
     request = request_of(path_of(topic, verb), command)
     counted, repeated = yield from call(session, request, _counted, command.repeat)
-    count = counted.acked or counted.nacked
+    count = counted.acked or counted.nacked or counted.returned
     return Settled(counted.topic, count, counted.skipped, counted.ready, counted.in_flight, repeated)
 
 
@@ -135,6 +139,59 @@ def nack(
     held = _held_jobs(session, seqs, node=node, **leases)
     command = Nack(delay_ms=delay_ms, reason=reason, dead=dead, **held)
     return (yield from _settle(session, topic, "nack", command))
+
+
+def return_jobs(
+    session: Session,
+    topic: str,
+    seqs: Iterable[int] | None = None,
+    *,
+    node: str | None = None,
+    delay_ms: int = 0,
+    reason: str | None = None,
+    **leases: Unpack[LeaseOptions],
+) -> Plan[Settled]:
+    """Give jobs back, now or after ``delay_ms``, because this delivery was no try: they were not run to an end."""
+    command = Return(delay_ms=delay_ms, reason=reason, **_held_jobs(session, seqs, node=node, **leases))
+    return (yield from _settle(session, topic, "return", command))
+
+
+def begin(session: Session, topic: str, seq: int, *, lease_id: str, node: str | None = None) -> Plan[BegunJob]:
+    """Begin a suspect, before anything of it is run: if its worker is lost now, that is a try of this job.
+
+    Raises LeaseLost where it is not held under that lease, Conflict (``busy``) while the group of the lease has another
+    job begun.
+    """
+    command = Begin(node=session.node_or(node), seq=seq, lease_id=lease_id)
+    begun, _ = yield from call(session, request_of(path_of(topic, "begin"), command), _begun, command.repeat)
+    return begun
+
+
+def hello(
+    session: Session,
+    queues: Sequence[str],
+    *,
+    node: str | None = None,
+    group: str | None = None,
+    host: str = "",
+    version: str = "",
+    held: int = 0,
+    gone: Sequence[Gone] = (),
+) -> Plan[HelloReply]:
+    """Say that a worker starts, at which queues, and which processes it takes the place of: what they had begun is
+    lost, and what else they held is given back at once.
+    """
+    body = HelloBody(
+        node=session.node_or(node),
+        queues=list(queues),
+        group=group,
+        host=host,
+        version=version,
+        held=held,
+        gone=list(gone),
+    )
+    answer, _ = yield from call(session, request_of("/v0/workers/hello", body), _hello, Repeat.SAFE)
+    return answer
 
 
 def extend(

@@ -9,19 +9,30 @@ from tenure.client.streams.feed import Source
 from tenure.client.streams.watch import Events, Watch, WatchEvent, parse_starts
 from tenure.client.streams.work import Work
 from tenure.contract.bodies import WatchBody
-from tenure.contract.replies import Gap, Job, Lifecycle
+from tenure.contract.commands import Claim
+from tenure.contract.replies import Gap, Lifecycle
 from tenure.contract.values import check_whole
 
 __all__ = ["events", "watch", "work"]
 
 
 def work(
-    session: Session, topic: str, *, node: str | None = None, max_count: int = 1, lease_ms: int | None = None
-) -> Source[list[Job]]:
+    session: Session,
+    topic: str,
+    *,
+    node: str | None = None,
+    max_count: int = 1,
+    lease_ms: int | None = None,
+    isolate: bool = False,
+    group: str | None = None,
+    suspects: bool = False,
+) -> Work:
     """Stream jobs as they come, in lists; an empty list is a heartbeat. At most ``max_count`` are held at once. They
-    are given back when the stream ends, unless `detach` came before. It does not reconnect.
+    are given back when the stream ends, unless `detach` came before. It does not reconnect. ``isolate``, ``group`` and
+    ``suspects`` are those of a claim; isolated jobs stay for a while when the stream ends.
     """
-    return Work(session, topic, node=node, max_count=max_count, lease_ms=lease_ms)
+    claim = Claim(node=session.node_or(node), isolate=isolate, group=group, suspects=suspects)
+    return Work(session, topic, claim, max_count=max_count, lease_ms=lease_ms)
 
 
 def watch(

@@ -13,13 +13,20 @@ from tenure.client.streams.opening import error_of_frame
 from tenure.client.streams.sse import FrameReader
 from tenure.client.transport.stream_connection import Line
 from tenure.client.transport.wire import Request, WireError
+from tenure.contract.commands import Claim
 from tenure.contract.replies import Job
 from tenure.contract.values import check_whole
 from tenure.errors import Overloaded, TenureError
 
 __all__ = ["Work"]
 
+
+class _Suspects(msgspec.Struct):
+    suspects: int = 0
+
+
 _jobs = msgspec.json.Decoder(list[Job])
+_suspects = msgspec.json.Decoder(_Suspects)
 
 
 class Work:
@@ -30,19 +37,27 @@ class Work:
 
     Ends where the server closes; raises Overloaded (``unreachable``, or ``disconnected`` once it was open) where the
     network breaks, and the error with which the server refuses.
+
+    ``suspects`` is how many suspects wait on the queue, as the server said last; an empty list comes with that.
     """
 
-    def __init__(self, session: Session, topic: str, *, node: str | None, max_count: int, lease_ms: int | None) -> None:
+    def __init__(
+        self, session: Session, topic: str, claim: Claim, *, max_count: int, lease_ms: int | None = None
+    ) -> None:
         path = query_of(
             path_of(topic, "work"),
-            node=session.node_or(node),
+            node=claim.node,
             max=check_whole(max_count, "max_count"),
             lease_ms=lease_ms,
+            isolate="true" if claim.isolate else None,
+            group=claim.group,
+            suspects="true" if claim.suspects else None,
         )
         self._request = Request("GET", path)
         self._frames = FrameReader(session.settings.frame_bytes_max)
         self._pending_error: TenureError | None = None
         self.line = Line()
+        self.suspects = 0
 
     def open(self) -> Plan[None]:
         """Connect unless connected."""
@@ -69,6 +84,8 @@ class Work:
     def _jobs_in(self, chunk: bytes) -> list[Job]:
         datas, others = self._frames.feed_data(chunk, b"job")
         for frame in others:
+            if frame.event == b"suspects":
+                self.suspects = decode_text(_suspects, frame.data).suspects
             if frame.event == b"error":
                 self._pending_error = error_of_frame(frame)
                 break

@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from tenure.contract.replies.cluster import ClusterInfo, MemberInfo
 from tenure.contract.replies.jobs import Claimed, Delivery, Grant, Job, JobInfo, JobPage, JobRow
-from tenure.contract.replies.leases import Extended, LeasePage, LeaseRow, Redriven, Settled
+from tenure.contract.replies.leases import (
+    BegunJob,
+    EndedNode,
+    Extended,
+    HelloReply,
+    LeasePage,
+    LeaseRow,
+    Redriven,
+    Settled,
+)
 from tenure.contract.replies.queues import Distribution, QueueMeters, QueueStrip, StripLease, WorstJob
 from tenure.contract.replies.records import DeletedRecords, Diff, Difference, Produced, ReadRecord, Tombstone
 from tenure.contract.replies.streams import CaughtUp, Gap, Lifecycle, Records, TopicDeleted
@@ -31,6 +40,7 @@ from tenure.contract.replies.upgrade import FeatureInfo, UpgradeStatus
 
 __all__ = [
     "BackoffInfo",
+    "BegunJob",
     "CaughtUp",
     "Claimed",
     "ClusterInfo",
@@ -41,11 +51,13 @@ __all__ = [
     "Diff",
     "Difference",
     "Distribution",
+    "EndedNode",
     "Extended",
     "FeatureInfo",
     "Gap",
     "Grant",
     "Health",
+    "HelloReply",
     "Job",
     "JobInfo",
     "JobPage",

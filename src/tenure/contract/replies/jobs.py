@@ -16,7 +16,8 @@ class Grant(msgspec.Struct, frozen=True):
 
     ``lease`` is 0 where nothing is held: nothing was there, or the claim acked by itself. ``redelivered`` has the
     count of those jobs that were delivered before. ``lease_ms`` is the duration that this claim was given; 0 where it
-    repeats an earlier one or holds nothing.
+    repeats an earlier one or holds nothing. ``tries`` has how many deliveries count of a job, where that is not all of
+    them, and ``lost`` how often its worker was lost. ``suspects`` is how many suspects wait, for a claim that isolates.
 
     `Claimed` is the same reply as a client decodes it. Here a job is the stored record and the lease a number, because
     a claim of a thousand jobs must not make a second object for each.
@@ -30,6 +31,9 @@ class Grant(msgspec.Struct, frozen=True):
     redelivered: dict[int, int]
     ready: int
     lease_ms: int = 0
+    tries: dict[int, int] = {}
+    lost: dict[int, int] = {}
+    suspects: int = 0
 
     @property
     def lease_id(self) -> str | None:
@@ -46,7 +50,11 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True, gc=False, rename=SERVER):
-    """One job as it is handed out. ``lease_id`` and ``deadline`` (wall ms) are None where the claim acked by itself."""
+    """One job as it is handed out. ``lease_id`` and ``deadline`` (wall ms) are None where the claim acked by itself.
+
+    ``tries`` is how many of the ``deliveries`` count against ``max_deliveries``; 0 where all of them do. ``lost`` is
+    how often its worker was lost since the last verdict: with more than 0 it is a suspect.
+    """
 
     seq: int
     data: Raw
@@ -56,19 +64,28 @@ class Job(msgspec.Struct, frozen=True, gc=False, rename=SERVER):
     deadline: int | None = None
     tag: str | None = None
     meta: MaybeRaw = None
+    tries: int = 0
+    lost: int = 0
 
 
 class Claimed(msgspec.Struct, frozen=True, rename={"jobs": "claimed"}):
-    """The jobs of one claim, under one lease; ``lease_id`` is None where nothing is held."""
+    """The jobs of one claim, under one lease; ``lease_id`` is None where nothing is held. ``suspects`` is how many
+    suspects wait, for a claim that isolates.
+    """
 
     topic: str
     jobs: list[Job]
     ready: int = 0
     lease_id: str | None = None
+    suspects: int = 0
 
 
 class JobRow(msgspec.Struct, frozen=True, rename={"seq": "$seq"}, omit_defaults=True):
-    """The state of one job: its holder, since when and until when, and why it last came back; times are wall ms."""
+    """The state of one job: its holder, since when and until when, and why it last came back; times are wall ms.
+
+    ``tries`` is how many of its deliveries count, where that is not all of them; ``lost`` is how often its worker was
+    lost since the last verdict.
+    """
 
     seq: int
     state: str
@@ -79,6 +96,8 @@ class JobRow(msgspec.Struct, frozen=True, rename={"seq": "$seq"}, omit_defaults=
     deadline: int | None = None
     deliver_at: int | None = None
     reason: str | None = None
+    tries: int | None = None
+    lost: int = 0
 
 
 class JobPage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -108,7 +127,9 @@ class JobInfo(
     omit_defaults=True,
     rename={"seq": "$seq", "ts": "$ts", "tag": "$tag", "producer": "$node"},
 ):
-    """One job: its record, its state, and its last deliveries. ``node`` holds it, ``producer`` wrote it."""
+    """One job: its record, its state, and its last deliveries. ``node`` holds it, ``producer`` wrote it; ``tries`` and
+    ``lost`` as in `JobRow`.
+    """
 
     topic: str
     seq: int
@@ -125,4 +146,6 @@ class JobInfo(
     deadline: int | None = None
     deliver_at: int | None = None
     reason: str | None = None
+    tries: int | None = None
+    lost: int = 0
     history: list[Delivery]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Extended", "LeasePage", "LeaseRow", "Redriven", "Settled"]
+__all__ = ["BegunJob", "EndedNode", "Extended", "HelloReply", "LeasePage", "LeaseRow", "Redriven", "Settled"]
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False):
@@ -23,6 +23,30 @@ class Settled(msgspec.Struct, frozen=True, gc=False):
     ready: int = 0
     in_flight: int = 0
     repeated: bool = False
+
+
+class BegunJob(msgspec.Struct, frozen=True):
+    """A suspect that its worker may run now."""
+
+    topic: str
+    seq: int
+
+
+class EndedNode(msgspec.Struct, frozen=True):
+    """How many jobs of a process that has ended were lost on a topic, and how many were given back."""
+
+    topic: str
+    lost: int
+    returned: int
+
+
+class HelloReply(msgspec.Struct, frozen=True):
+    """The answer to a worker's hello: whether the log keeps tries apart from deliveries (its feature ``returns`` is
+    on), and how many suspects wait in each of its queues that has some.
+    """
+
+    returns: bool = False
+    suspects: dict[str, int] = {}
 
 
 class Extended(msgspec.Struct, frozen=True):

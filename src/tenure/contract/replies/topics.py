@@ -53,7 +53,9 @@ def config_info(config: TopicConfig) -> ConfigInfo:
 
 
 class QueueCounts(msgspec.Struct, frozen=True):
-    """How many jobs stand where; ``dead`` lie dead now, ``dead_lettered`` were dead-lettered so far."""
+    """How many jobs stand where; ``dead`` lie dead now, ``dead_lettered`` were dead-lettered so far. ``suspects`` are
+    those of the ready ones that wait apart, because their worker was lost.
+    """
 
     ready: int = 0
     in_flight: int = 0
@@ -63,6 +65,7 @@ class QueueCounts(msgspec.Struct, frozen=True):
     dead_lettered: int = 0
     oldest_ready_ms: int | None = None
     ack_holes: int = 0
+    suspects: int = 0
 
 
 class TopicInfo(msgspec.Struct, frozen=True):

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from msgspec.structs import asdict, replace
+
 from tenure.contract.commands import Claim
 from tenure.contract.names import check_key, check_node
 from tenure.contract.records import Stored
 from tenure.contract.replies import Grant
 from tenure.contract.values import check_flag, check_whole
-from tenure.core.decide.dead_letters import dead_letter, park_events
+from tenure.core.decide.dead_letters import dead_letter, park_events, worn_reason
 from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
 from tenure.core.decide.evict import evict_whole_ttl
 from tenure.core.decide.settle import clamp_lease
-from tenure.core.events import Acked, Claimed, Event
+from tenure.core.events import Acked, Claimed, ClaimedIsolated, Event
 from tenure.core.level import LEVELS, Level, lease_level
 from tenure.core.ready_jobs import LETTERS_MAX, choose, ready_count
 from tenure.core.state.queue import Queue
 from tenure.core.state.ranges import count, each, to_runs
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
+from tenure.core.suspects import choose_for, isolates
 from tenure.errors import Corrupt, Invalid, Overloaded
 from tenure.settings import Settings
 
-__all__ = ["check_claim", "claim", "clamp_claim"]
+__all__ = ["check_claim", "check_isolation", "claim", "clamp_claim"]
 
 
 def claim(state: State, command: Claim, now_ms: int, payloads: Payloads) -> Decided[Grant]:
@@ -35,6 +38,8 @@ def claim(state: State, command: Claim, now_ms: int, payloads: Payloads) -> Deci
     check_node(command.node)
     if command.auto_ack is not False:
         check_flag(command.auto_ack, "auto_ack")
+    if command.isolate is not False or command.suspects is not False or command.group is not None:
+        check_isolation(command)
     max_count = command.max_count
     if max_count.__class__ is not int or max_count != 1:
         max_count = clamp_claim(max_count, state.settings)
@@ -46,13 +51,13 @@ def claim(state: State, command: Claim, now_ms: int, payloads: Payloads) -> Deci
         number = queue.claims.get(command.claim_id)
         if number is not None:
             return _repeat(state, topic, queue, command, number, payloads)
-    if topic.config.ttl_ms:
+    if topic.config.ttl_ms or queue.suspects or command.suspects:
         return _in_steps(state, topic, queue, command, now_ms, payloads, max_count=max_count, lease_ms=lease_ms)
     runs, poisoned = choose(topic, queue, max_count)
     if poisoned:
         return _in_steps(state, topic, queue, command, now_ms, payloads, max_count=max_count, lease_ms=lease_ms)
     if not runs:
-        return None, _empty(topic, queue, command), Level.NOW
+        return None, _empty(state, topic, queue, command), Level.NOW
     try:
         jobs = payloads.records(topic, runs)
     except Corrupt:
@@ -69,6 +74,16 @@ def check_claim(command: Claim, settings: Settings) -> None:
     if command.claim_id is not None:
         check_key(command.claim_id, field="claim_id", bytes_max=settings.key_bytes_max)
     check_flag(command.auto_ack, "auto_ack")
+    check_isolation(command)
+
+
+def check_isolation(command: Claim) -> None:
+    """Raise Invalid for what a claim cannot ask for about isolation."""
+    check_flag(command.isolate, "isolate")
+    if command.group is not None:
+        check_node(command.group)
+    if check_flag(command.suspects, "suspects") and not command.isolate:
+        raise Invalid("suspects needs isolate: a worker that takes them may be lost with them", field="suspects")
 
 
 def clamp_claim(max_count: int, settings: Settings) -> int:
@@ -94,16 +109,44 @@ def _lease(
     if ready < 0:
         ready = 0
     claimed = Claimed(now_ms, topic.id, number, node, deadline_ms, runs, command.claim_id)
+    if command.isolate and isolates(state, command):
+        claimed = _isolated(claimed, command)
     if command.auto_ack:
         acked = Acked(now_ms, topic.id, runs, payloads.weigh(topic, runs), node)
         return [claimed, acked], Grant(topic.name, node, 0, 0, jobs, redelivered, ready), LEVELS[config.durability]
     shown_ms = deadline_ms + state.wall_offset_ms
     grant = Grant(topic.name, node, number, shown_ms, jobs, redelivered, ready, lease_ms)
+    if queue.pasts.jobs:
+        grant = _with_pasts(grant, state, queue, command, runs, delivered=1)
     return claimed, grant, lease_level(config)
 
 
-def _empty(topic: Topic, queue: Queue, command: Claim) -> Grant:
-    return Grant(topic.name, command.node, 0, 0, [], {}, ready_count(topic, queue))
+def _isolated(claimed: Claimed, command: Claim) -> ClaimedIsolated:
+    group = command.group or command.node
+    return ClaimedIsolated(**asdict(claimed), group=group, only_suspects=command.suspects)
+
+
+def _with_pasts(
+    grant: Grant, state: State, queue: Queue, command: Claim, runs: list[int], *, delivered: int = 0
+) -> Grant:
+    """Add what is known of jobs that were returned or lost before; ``delivered`` counts a delivery that is not folded
+    yet.
+    """
+    pasts, tries, lost = queue.pasts, dict[int, int](), dict[int, int]()
+    waiting = len(queue.suspects)
+    for seq in each(runs):
+        past = pasts.get(seq)
+        waiting -= delivered and seq in queue.suspects
+        if past.spared:
+            tries[seq] = queue.deliveries.get(seq, 1) + delivered - past.spared
+        if past.lost:
+            lost[seq] = past.lost
+    return replace(grant, tries=tries, lost=lost, suspects=waiting if isolates(state, command) else 0)
+
+
+def _empty(state: State, topic: Topic, queue: Queue, command: Claim) -> Grant:
+    suspects = len(queue.suspects) if queue.suspects and isolates(state, command) else 0
+    return Grant(topic.name, command.node, 0, 0, [], {}, ready_count(topic, queue), suspects=suspects)
 
 
 def _in_steps(
@@ -119,9 +162,9 @@ def _in_steps(
 ) -> Steps[tuple[Grant, int]]:
     """Claim where records may have to leave the queue first: by age, by too many deliveries, or by damage."""
     yield from evict_whole_ttl(state, topic, now_ms, payloads)
-    runs, jobs, buried_level = yield from _take(state, topic, queue, max_count, now_ms=now_ms, payloads=payloads)
+    runs, jobs, buried_level = yield from _take(state, topic, queue, command, max_count, now_ms, payloads)
     if not runs:
-        return _empty(topic, queue, command), buried_level
+        return _empty(state, topic, queue, command), buried_level
     leased = _lease(state, topic, command, runs, jobs, now_ms, payloads, lease_ms)
     events, reply, level = leased
     assert events is not None
@@ -130,17 +173,21 @@ def _in_steps(
 
 
 def _take(
-    state: State, topic: Topic, queue: Queue, max_count: int, *, now_ms: int, payloads: Payloads
+    state: State, topic: Topic, queue: Queue, command: Claim, max_count: int, now_ms: int, payloads: Payloads
 ) -> Steps[tuple[list[int], list[Stored], int]]:
-    """Choose jobs and read them; dead-letter poisoned ones and park unreadable ones on the way.
+    """Choose jobs and read them; dead-letter poisoned ones, park worn and unreadable ones on the way.
 
     The last part of the result is the level that the reply waits for because of those.
     """
     level, buried = Level.NOW, 0
-    runs, poisoned = choose(topic, queue, max_count)
+    runs, poisoned, worn = choose_for(state, topic, queue, command, max_count, now_ms=now_ms)
     if poisoned:
         level = yield from dead_letter(state, topic, poisoned, now_ms, payloads)
-        runs = _choose_again(topic, queue, max_count)
+    if worn:
+        level = max(level, Level.WRITTEN)
+        yield park_events(topic, {seq: worn_reason(queue, seq) for seq in worn}, now_ms)
+    if poisoned or worn:
+        runs = _choose_again(state, topic, queue, command, max_count, now_ms=now_ms)
     while runs:
         jobs, lost = payloads.readable(topic, runs)
         if not lost:
@@ -151,14 +198,16 @@ def _take(
             return to_runs(job.seq for job in jobs), jobs, level
         if buried >= LETTERS_MAX:
             break  # the pass after this one goes on after the damage
-        runs = _choose_again(topic, queue, max_count)
+        runs = _choose_again(state, topic, queue, command, max_count, now_ms=now_ms)
     return [], [], level
 
 
-def _choose_again(topic: Topic, queue: Queue, max_count: int) -> list[int]:
+def _choose_again(
+    state: State, topic: Topic, queue: Queue, command: Claim, max_count: int, *, now_ms: int
+) -> list[int]:
     """Choose after jobs left the queue; none at a cap, because the next claim will meet the cap and raise."""
     with suppress(Overloaded):
-        return choose(topic, queue, max_count)[0]
+        return choose_for(state, topic, queue, command, max_count, now_ms=now_ms).runs
     return []
 
 
@@ -176,8 +225,10 @@ def _repeat(
     held = queue.held(number)
     jobs, _ = payloads.readable(topic, to_runs(held))  # one that cannot be read runs out, and is parked then
     if not jobs:
-        return None, _empty(topic, queue, command), Level.NOW
+        return None, _empty(state, topic, queue, command), Level.NOW
     redelivered = {seq: queue.deliveries[seq] for seq in held if seq in queue.deliveries}
     deadline_ms = lease.deadline_ms + state.wall_offset_ms
     reply = Grant(topic.name, node, number, deadline_ms, jobs, redelivered, ready_count(topic, queue))
+    if queue.pasts.jobs:
+        reply = _with_pasts(reply, state, queue, command, to_runs(held))
     return None, reply, lease_level(topic.config)

@@ -16,12 +16,13 @@ from tenure.core.decide.limits import check_not_retired, check_topic_room
 from tenure.core.events import DeadLettered, Event, TopicPut
 from tenure.core.level import LEVELS, Level
 from tenure.core.ready_jobs import LETTERS_MAX
+from tenure.core.state.queue import Queue
 from tenure.core.state.ranges import to_runs
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 from tenure.errors import NotFound, Overloaded
 
-__all__ = ["dead_letter", "park_events"]
+__all__ = ["dead_letter", "park_events", "worn_reason"]
 
 SPENT: Final = "max_deliveries"
 """The reason of a dead letter that was never given back with one."""
@@ -34,8 +35,8 @@ def dead_letter(
 
     ``skip`` moves them to the dead-letter topic (with none: removes them), ``block`` parks them, ``block_and_dlq``
     does both. A dead-letter topic that is full or may not be created, or a record that cannot be read, parks the job
-    instead: it is never lost. Without a ``reason`` each job has the last one that it was given back with, or
-    ``max_deliveries`` where there was none.
+    instead: it is never lost. Without a ``reason`` each job has one of its own: the workers that were lost with it,
+    else the last reason that it was given back with, else ``max_deliveries``.
     """
     config, queue = topic.config, topic.queue
     assert queue is not None
@@ -43,7 +44,7 @@ def dead_letter(
     level = LEVELS[config.durability]
     for start in range(0, len(seqs), LETTERS_MAX):
         part = seqs[start : start + LETTERS_MAX]
-        reasons = {seq: reason or queue.deliveries_ended.last_reason(seq) or SPENT for seq in part}
+        reasons = {seq: reason or _why_spent(queue, seq) for seq in part}
         if dest_name is not None:
             level = max(level, (yield from _post(state, topic, reasons, dest_name, now_ms, payloads)))
         elif config.dlq_strategy == "skip":
@@ -51,6 +52,24 @@ def dead_letter(
         else:
             yield park_events(topic, reasons, now_ms)
     return level
+
+
+def _why_spent(queue: Queue, seq: int) -> str:
+    """Return why a job has no try left: its workers that were lost, else the last reason that it was given back with,
+    else only that there were too many.
+    """
+    ended, past = queue.deliveries_ended, queue.pasts.get(seq)
+    if not past.begun:
+        return ended.last_reason(seq, but=("lost", "returned")) or SPENT
+    last = next((delivery for delivery in reversed(ended.get(seq, ())) if delivery.end == "lost"), None)
+    times = "once" if past.begun == 1 else f"{past.begun} times"
+    named = "" if last is None else f" (last: {last.node}{'' if last.reason is None else ', ' + last.reason})"
+    return f"its worker was lost {times} while running it{named}"
+
+
+def worn_reason(queue: Queue, seq: int) -> str:
+    """Return why a job is parked that takes no try, but no worker has ever kept."""
+    return f"its worker was lost {queue.pasts.get(seq).lost} times before it began this job"
 
 
 def _drop_events(topic: Topic, reasons: Mapping[int, str], now_ms: int, payloads: Payloads) -> list[Event]:
@@ -72,9 +91,7 @@ def _post(
         if dest is None:
             check_not_retired(state, dest_name)
         letters, lost = payloads.readable(topic, to_runs(reasons))
-        records = [
-            _stamp(topic, letter, queue.deliveries.get(letter.seq, 1), reasons[letter.seq]) for letter in letters
-        ]
+        records = [_stamp(topic, letter, queue, reasons[letter.seq]) for letter in letters]
         appended = append_copies(state, dest_id, first_seq, records, now_ms=now_ms, moved_from=topic.id)
         check_topic_room(dest, config, records=len(records), size=len(appended.blobs))
     except (NotFound, Overloaded) as error:
@@ -113,9 +130,10 @@ def _move_events(
     return events
 
 
-def _stamp(topic: Topic, letter: Stored, deliveries: int, reason: str) -> Record:
+def _stamp(topic: Topic, letter: Stored, queue: Queue, reason: str) -> Record:
     """Return the job as a dead letter: its own fields, with its provenance in ``meta``."""
-    meta = provenance.stamp(letter.meta, Provenance(topic.name, letter.seq, deliveries, reason))
+    deliveries, lost = queue.deliveries.get(letter.seq, 1), queue.pasts.get(letter.seq).lost
+    meta = provenance.stamp(letter.meta, Provenance(topic.name, letter.seq, deliveries, reason, lost))
     return Record(data=letter.data, tag=letter.tag, node=letter.node, meta=meta)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from heapq import merge
 from itertools import islice
 
 from msgspec import Raw
@@ -25,7 +26,7 @@ from tenure.errors import Invalid, NotFound
 
 __all__ = ["describe", "get_job", "list_jobs", "list_leases", "state_of"]
 
-_STATES = ("ready", "in_flight", "delayed", "parked")
+_STATES = ("ready", "suspect", "in_flight", "delayed", "parked")
 _LOOKS_MAX = 20_000
 """How many seqs a listing looks at: where so many others lie between, a page has fewer jobs and a cursor."""
 
@@ -53,10 +54,14 @@ def _in_state(topic: Topic, queue: Queue, state: str, cursor: int, limit: int) -
             return _among(topic, queue.parked, cursor, limit)
         case "delayed":
             found = list(islice(queue.delayed.iter_equal_or_larger(cursor + 1), limit + 1))
+        case "suspect":
+            found = list(islice(queue.suspects.iter_equal_or_larger(cursor + 1), limit + 1))
         case _:
-            found = list(islice(queue.reclaim.iter_equal_or_larger(cursor + 1), limit + 1))
+            waiting = merge(*(jobs.iter_equal_or_larger(cursor + 1) for jobs in (queue.reclaim, queue.suspects)))
+            found = list(islice(waiting, limit + 1))
             start = max(queue.cursor, topic.floor, cursor + 1)
             found += each(fresh_from(topic, queue, start, limit + 1 - len(found)))
+            found.sort()
     return found[:limit], found[limit - 1] if len(found) > limit else None
 
 
@@ -76,9 +81,11 @@ def _among(topic: Topic, jobs: Mapping[int, object], cursor: int, limit: int) ->
 def describe(queue: Queue, seq: int, state: str, due_ms: int | None = None, *, wall_offset_ms: int) -> JobRow:
     """Return a job as listings show it: its state, its holder and deadline, and why it last came back."""
     reason = queue.parked.get(seq) or queue.deliveries_ended.last_reason(seq)
-    lease = queue.holder(seq)
+    lease, past = queue.holder(seq), queue.pasts.get(seq)
+    tries = queue.tries(seq) if past.spared else None
     if lease is None:
-        return JobRow(seq, state, queue.deliveries.get(seq, 0), deliver_at=due_ms, reason=reason)
+        count = queue.deliveries.get(seq, 0)
+        return JobRow(seq, state, count, deliver_at=due_ms, reason=reason, tries=tries, lost=past.lost)
     return JobRow(
         seq,
         state,
@@ -89,6 +96,8 @@ def describe(queue: Queue, seq: int, state: str, due_ms: int | None = None, *, w
         deadline=lease.deadline_ms + wall_offset_ms,
         deliver_at=due_ms,
         reason=reason,
+        tries=tries,
+        lost=past.lost,
     )
 
 

@@ -18,7 +18,7 @@ from tenure.core.decide.catch_up import until_present
 from tenure.core.decide.decision import Decided, Payloads, Steps, append_copies
 from tenure.core.decide.evict import evict_over_cap
 from tenure.core.decide.limits import check_topic_room
-from tenure.core.events import AppendExtra, Event, Redriven
+from tenure.core.events import Appended, AppendExtra, Event, Redriven
 from tenure.core.level import LEVELS, Level
 from tenure.core.state.ranges import first_absent, to_runs
 from tenure.core.state.state import State
@@ -241,10 +241,21 @@ def _move(
     record = Record(data=letter.data, tag=letter.tag, node=letter.node, meta=letter.meta)
     appended = append_copies(state, target.id, seq, [record], now_ms=now_ms, moved_from=topic.id)
     check_topic_room(target, target.config, records=1, size=len(appended.blobs))
-    if not reset and origin.deliveries and target.queue is not None:
-        extra = msgspec.structs.replace(appended.extra or AppendExtra(), deliveries=[seq, origin.deliveries])
-        appended = msgspec.structs.replace(appended, extra=extra)
+    if target.queue is not None:
+        appended = _with_past(state, appended, origin, reset=reset)
     size = payloads.weigh(topic, [letter.seq, 1])
     yield [appended, Redriven(now_ms, topic.id, [letter.seq, 1], size, reset, target.id, seq)]
     yield from evict_over_cap(state, target, now_ms, payloads)
     return LEVELS[target.config.durability]
+
+
+def _with_past(state: State, appended: Appended, origin: Provenance, *, reset: bool) -> Appended:
+    """Return the append of a redriven job with what it brings along: its deliveries, unless they are reset, and that it
+    is a suspect. What was lost too often to be begun gets another chance.
+    """
+    extra, seq = appended.extra or AppendExtra(), appended.first_seq
+    if not reset and origin.deliveries:
+        extra = msgspec.structs.replace(extra, deliveries=[seq, origin.deliveries])
+    if origin.lost and "returns" in state.features:
+        extra = msgspec.structs.replace(extra, losses=[seq, min(origin.lost, state.settings.losses_max - 1)])
+    return appended if extra == AppendExtra() else msgspec.structs.replace(appended, extra=extra)

@@ -23,7 +23,7 @@ from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 from tenure.errors import Invalid, LeaseLost
 
-__all__ = ["Holding", "ack", "clamp_lease", "extend", "nack", "select_held"]
+__all__ = ["Holding", "ack", "check_and_select", "clamp_lease", "extend", "nack", "select_held", "settled_reply"]
 
 Holding = tuple[list[int], list[int]]
 """The seqs that the caller holds under a live lease, and those that it does not."""
@@ -113,15 +113,15 @@ def _check_strict(topic: Topic, skipped: list[int]) -> None:
 def ack(state: State, command: Ack, now_ms: int, payloads: Payloads) -> Decision[replies.Settled]:
     """Complete jobs, which deletes them. Jobs the caller does not hold are skipped; ``strict`` raises LeaseLost."""
     topic, queue = state.queue(command.topic)
-    held, skipped = _check_and_select(state, topic, queue, command, now_ms)
+    held, skipped = check_and_select(state, topic, queue, command, now_ms)
     level = LEVELS[topic.config.durability]
     if not held:  # of a job that is done it waits as the ack that did it, perhaps a first copy of this one
         is_done = any(seq <= topic.head_seq and topic.is_dead(seq) for seq in skipped)
-        return None, _settled_reply(topic, queue, 0, skipped), level if is_done else Level.NOW
+        return None, settled_reply(topic, queue, 0, skipped), level if is_done else Level.NOW
     runs = [held[0], 1] if len(held) == 1 else to_runs(held)
     done = runs[1] if len(runs) == 2 else count(runs)
     event = Acked(now_ms, topic.id, runs, payloads.weigh(topic, runs), command.node)
-    return event, _settled_reply(topic, queue, done, skipped), level
+    return event, settled_reply(topic, queue, done, skipped), level
 
 
 def nack(state: State, command: Nack, now_ms: int, payloads: Payloads) -> Decided[replies.Settled]:
@@ -133,9 +133,9 @@ def nack(state: State, command: Nack, now_ms: int, payloads: Payloads) -> Decide
     if command.dead is not False:
         check_flag(command.dead, "dead")
     topic, queue = state.queue(command.topic)
-    held, skipped = _check_and_select(state, topic, queue, command, now_ms)
+    held, skipped = check_and_select(state, topic, queue, command, now_ms)
     if not held:
-        return None, _settled_reply(topic, queue, 0, skipped), Level.NOW
+        return None, settled_reply(topic, queue, 0, skipped), Level.NOW
     if command.dead:
         return _reject(state, topic, queue, held, skipped, reason=command.reason, now_ms=now_ms, payloads=payloads)
     runs = [held[0], 1] if len(held) == 1 else to_runs(held)
@@ -144,7 +144,7 @@ def nack(state: State, command: Nack, now_ms: int, payloads: Payloads) -> Decide
     back = done if event.due_ms <= now_ms else 0
     if event.dues_ms is not None:
         back = sum(due_ms <= now_ms for due_ms in event.dues_ms)
-    return event, _settled_reply(topic, queue, done, skipped, back), lease_level(topic.config)
+    return event, settled_reply(topic, queue, done, skipped, back), lease_level(topic.config)
 
 
 def _reject(
@@ -181,7 +181,7 @@ def extend(state: State, command: Extend, now_ms: int, payloads: Payloads) -> De
             raise Invalid("lease_ms is required: how long from now do you need the jobs?")
         lease_ms = topic.config.lease_ms
     deadline_ms = now_ms + clamp_lease(lease_ms)
-    held, skipped = _check_and_select(state, topic, queue, command, now_ms)
+    held, skipped = check_and_select(state, topic, queue, command, now_ms)
     if not held:
         return None, replies.Extended(topic.name, {}, skipped), Level.NOW
     runs = [held[0], 1] if len(held) == 1 else to_runs(held)
@@ -195,8 +195,8 @@ def clamp_lease(lease_ms: int) -> int:
     return min(max(check_whole(lease_ms, "lease_ms"), LEASE_MS_MIN), LEASE_MS_MAX)
 
 
-def _check_and_select(state: State, topic: Topic, queue: Queue, command: OfHolder[Any], now_ms: int) -> Holding:
-    """Check the fields that ack, nack and extend have in common, let time pass, and select what the caller holds."""
+def check_and_select(state: State, topic: Topic, queue: Queue, command: OfHolder[Any], now_ms: int) -> Holding:
+    """Check the fields that all commands of a holder have, let time pass, and select what the caller holds."""
     node, seqs, lease_id, lease_ids = check_node(command.node), command.seqs, command.lease_id, command.lease_ids
     if lease_id is None and lease_ids is None and seqs.__class__ is list and len(seqs) == 1:
         seq = seqs[0]
@@ -218,6 +218,6 @@ def _check_and_select(state: State, topic: Topic, queue: Queue, command: OfHolde
     return select_held(topic, queue, node, seqs, lease_ids, lease_id, command.strict)
 
 
-def _settled_reply(topic: Topic, queue: Queue, done: int, skipped: list[int], back: int = 0) -> replies.Settled:
+def settled_reply(topic: Topic, queue: Queue, done: int, skipped: list[int], back: int = 0) -> replies.Settled:
     """Return the reply for ``done`` settled jobs, ``back`` of which can be claimed again."""
     return replies.Settled(topic.name, done, skipped, ready_count(topic, queue) + back, len(queue.in_flight) - done)

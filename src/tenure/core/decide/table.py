@@ -10,6 +10,7 @@ from tenure.core.decide.append import append
 from tenure.core.decide.claim import claim
 from tenure.core.decide.decision import Decided, Payloads
 from tenure.core.decide.jobs import get_job, list_jobs, list_leases
+from tenure.core.decide.losses import begin, end_node, return_jobs
 from tenure.core.decide.reads import delete_records, diff
 from tenure.core.decide.redrive import redrive
 from tenure.core.decide.routers import delete_router, get_router, list_routers, put_router
@@ -30,6 +31,9 @@ DECIDES: Final[dict[type[c.Command[Any]], Decide]] = {
     c.Ack: ack,
     c.Nack: nack,
     c.Extend: extend,
+    c.Return: return_jobs,
+    c.Begin: begin,
+    c.EndNode: end_node,
     c.Redrive: redrive,
     c.PutTopic: put_topic,
     c.PatchTopic: patch_topic,
@@ -46,5 +50,5 @@ DECIDES: Final[dict[type[c.Command[Any]], Decide]] = {
     c.Strip: strip,
 }
 
-STEPPED: Final[frozenset[type[c.Command[Any]]]] = frozenset((c.DeleteRecords, c.Redrive))
+STEPPED: Final[frozenset[type[c.Command[Any]]]] = frozenset((c.DeleteRecords, c.EndNode, c.Redrive))
 """The commands that the broker takes step by step, over as many turns of its loop as that needs."""

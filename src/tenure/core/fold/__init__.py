@@ -15,17 +15,21 @@ from tenure.core.events import (
     Appended,
     BaseBegun,
     BasePart,
+    Begun,
     Carried,
     Claimed,
+    ClaimedIsolated,
     ClockSet,
     DeadLettered,
     Deleted,
     Event,
     Evicted,
     Extended,
+    Lost,
     Opened,
     Redriven,
     Released,
+    Returned,
     RouterDeleted,
     RouterMoved,
     RouterPut,
@@ -42,6 +46,8 @@ __all__ = ["FOLDS", "fold"]
 
 def fold(state: State, event: Event, location: int = 0) -> None:
     """Apply one event. ``location`` is where its frame lies."""
+    if event.__class__ is Opened:
+        clock.end_epoch(state)
     if event.at_ms > state.log_ms:
         state.log_ms = event.at_ms
     if state.bases_begun:
@@ -69,6 +75,10 @@ FOLDS: dict[type[Event], Callable[[State, Any, int], None]] = {
     Deleted: topics.deleted,
     Evicted: topics.evicted,
     Claimed: leases.claimed,
+    ClaimedIsolated: leases.claimed_isolated,
+    Begun: leases.begun,
+    Returned: leases.returned,
+    Lost: leases.lost,
     Acked: leases.acked,
     Released: leases.released,
     Extended: leases.extended,

@@ -53,6 +53,8 @@ def _append_extra(state: State, topic: Topic, event: Appended, extra: AppendExtr
         for seq, deliveries in zip(extra.deliveries[::2], extra.deliveries[1::2], strict=True):
             topic.queue.deliveries[seq] = deliveries
             topic.queue.redelivered_max = seq
+        for seq, losses in zip(extra.losses[::2], extra.losses[1::2], strict=True):
+            topic.queue.note_losses(seq, losses, now_ms=event.at_ms)
     if extra.key is not None:
         _remember_key(state, topic, event, extra.key)
     if extra.client is not None:

@@ -26,7 +26,7 @@ __all__ = ["adopt", "begun", "collect", "move", "note", "set_apart"]
 def begun(state: State, event: BaseBegun, location: int) -> None:
     if event.topic not in state.by_id:
         state.orphan(event.topic)
-        state.bases_begun[event.topic] = PendingBase(state.wall_offset_ms)
+        state.bases_begun[event.topic] = PendingBase(state.wall_offset_ms, state.epoch)
 
 
 def note(state: State, event: Event, location: int) -> None:
@@ -56,7 +56,7 @@ def collect(state: State, event: BasePart) -> PendingBase | None:
 def set_apart(pending: PendingBase) -> State:
     """Return a state with nothing but the topic, as it was when its base was begun."""
     state = State()
-    state.wall_offset_ms = pending.wall_offset_ms
+    state.wall_offset_ms, state.epoch = pending.wall_offset_ms, pending.epoch
     state.add_topic(load_topic(b"".join(pending.parts)))
     return state
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 from tenure.core.events import ClockSet, Opened
 from tenure.core.state.state import State
 
-__all__ = ["clock_set", "opened"]
+__all__ = ["clock_set", "end_epoch", "opened"]
+
+
+def end_epoch(state: State) -> None:
+    """Let time pass up to the end of the log, before the event that opens it again changes what a deadline means.
+
+    A lease that isolates and ran out by then did so while a broker had the log open, and its jobs are lost. One that
+    runs out later says nothing about its worker. So a replay judges each of them as the broker did.
+    """
+    for topic in state.by_id.values():
+        state.pass_time(topic, state.log_ms)
 
 
 def opened(state: State, event: Opened, location: int) -> None:

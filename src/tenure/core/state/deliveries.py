@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, Self
 
 import msgspec
@@ -21,7 +21,7 @@ _DELIVERY_BYTES: Final = 256
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A delivery that ended without an ack; ``end`` is expired, nack, disconnect or dead."""
+    """A delivery that ended without an ack; ``end`` is expired, nack, disconnect, dead, returned or lost."""
 
     lease: int
     node: str
@@ -72,10 +72,10 @@ class EndedDeliveries(OrderedDict[int, list[Delivery]]):
         if deliveries is not None:
             self.size_bytes -= weight_bytes(deliveries)
 
-    def last_reason(self, seq: int) -> str | None:
-        """Return the last reason that a delivery of this job was given back with, or None."""
+    def last_reason(self, seq: int, *, but: Collection[str] = ()) -> str | None:
+        """Return the last reason with which a delivery of this job ended, or None, but for those that ended so."""
         deliveries = self.get(seq, ())
-        return next((delivery.reason for delivery in reversed(deliveries) if delivery.reason is not None), None)
+        return next((d.reason for d in reversed(deliveries) if d.reason is not None and d.end not in but), None)
 
     def _drop_oldest(self) -> None:
         while len(self) > ENDED_JOBS_MAX or (self.size_bytes > ENDED_BYTES_MAX and len(self) > 1):

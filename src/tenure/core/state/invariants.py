@@ -98,6 +98,7 @@ def _check_queue(state: State, topic: Topic, queue: Queue, live: list[int]) -> N
     places = {
         "in flight": set(queue.in_flight),
         "reclaim": set(queue.reclaim),
+        "suspects": set(queue.suspects),
         "delayed": set(queue.delayed),
         "parked": set(queue.parked),
     }
@@ -107,7 +108,7 @@ def _check_queue(state: State, topic: Topic, queue: Queue, live: list[int]) -> N
     passed = {seq for seq in live if seq < queue.cursor}
     missing = passed - set().union(*places.values())
     assert not missing, f"jobs {sorted(missing)} lie below the cursor and nowhere else"
-    early = {seq for seq in (*queue.in_flight, *queue.reclaim) if seq >= queue.cursor}
+    early = {seq for seq in (*queue.in_flight, *queue.reclaim) if seq >= queue.cursor and seq not in queue.ahead}
     assert not early, f"jobs {sorted(early)} were claimed, but lie at or above the cursor {queue.cursor}"
     assert queue.cursor <= topic.head_seq + 1, f"the cursor {queue.cursor} lies above the head {topic.head_seq}"
     assert topic.is_dead(queue.acked_max), f"seq {queue.acked_max} was acked and is alive"
@@ -115,11 +116,28 @@ def _check_queue(state: State, topic: Topic, queue: Queue, live: list[int]) -> N
         assert known.keys() <= alive, f"{name} remembers dead jobs: {sorted(known.keys() - alive)}"
     assert all(count >= 1 for count in queue.deliveries.values()), "a job is counted as delivered less than once"
     _check_deliveries_ended(queue)
+    _check_suspects(queue, alive)
     assert queue.copies.keys() <= queue.parked.keys(), "a job that is not parked has a copy among the dead letters"
     assert queue.uniques == {key: seq for seq, key in queue.uniques_by_seq.items()}, "unique keys are not one to one"
     assert queue.uniques_by_seq.keys() <= alive, "a unique key outlives its job"
     _check_leases(queue)
     _check_waiting(state, topic, queue)
+
+
+def _check_suspects(queue: Queue, alive: set[int]) -> None:
+    pasts = queue.pasts
+    assert set(pasts) <= alive, f"dead jobs have a past: {sorted(set(pasts) - alive)}"
+    for seq in pasts:
+        past = pasts.get(seq)
+        assert past.begun <= past.lost, f"job {seq} was lost more often while it was begun than at all: {past}"
+        assert queue.tries(seq) >= 0, f"job {seq} has fewer deliveries than were spared: {past}"
+    assert all(pasts.is_suspect(seq) for seq in queue.suspects), "a job waits with the suspects and is none"
+    waiting = {*queue.reclaim, *(seq for seq in pasts if seq >= queue.cursor and seq not in queue.ahead)}
+    waiting -= queue.in_flight.keys() | queue.parked.keys() | set(queue.delayed)
+    assert not any(pasts.is_suspect(seq) for seq in waiting), "a suspect is in line with the others"
+    ahead = {seq for seq in (*queue.suspects, *queue.in_flight) if seq >= queue.cursor}
+    assert set(queue.ahead) == ahead, f"ahead of the cursor are {sorted(ahead)}, not {sorted(queue.ahead)}"
+    assert queue.begun.keys() <= queue.in_flight.keys(), "a job is begun that no worker holds"
 
 
 def _check_deliveries_ended(queue: Queue) -> None:

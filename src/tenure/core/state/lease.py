@@ -20,9 +20,12 @@ class Lease(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ended(NamedTuple):
-    """A lease that ran out: what event streams and worker streams report."""
+    """A lease that ran out: what event streams and worker streams report. ``end`` is expired, or lost for one that
+    isolates.
+    """
 
     lease: int
     node: str
     deadline_ms: int
     runs: list[int]
+    end: str = "expired"

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import compress
 from struct import Struct
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 from tenure.core.state.delays import NEVER
 
@@ -24,7 +24,9 @@ __all__ = [
     "PAGE_ROWS",
     "SEQ",
     "SINCE",
+    "HolderKey",
     "LeasePage",
+    "holder_key",
     "pack_row",
 ]
 
@@ -42,40 +44,50 @@ _each_row: Final = Struct("32s").iter_unpack
 _SPARSE_SHARE: Final = 4
 """A page is packed when fewer than one in so many of its leases are alive."""
 
+HolderKey: TypeAlias = str | tuple[str, str]
+"""A holder within a page: its node, with its group where its leases isolate."""
+
+
+def holder_key(node: str, group: str | None) -> HolderKey:
+    """Return the key of a holder; a node may hold plain leases beside those that isolate."""
+    return node if group is None else (node, group)
+
 
 class LeasePage:
     """Up to 256 leases; ``left`` counts the jobs that each still holds, and is 0 for one that has ended.
 
-    ``cells`` has four numbers for each. ``nodes`` has the place of its holder in ``names``; ``places`` leads from a
-    name to its place until the page is full. ``living`` counts the leases that hold a job. ``next_ms`` lies at or
-    before every deadline of those. ``offsets`` is None until a page is packed; then it has the place that each lease
-    had before. ``due`` is None until a deadline has come up; then it has ``deadline_ms << 8 | place`` in order, at
-    least one entry at or before the deadline of each lease.
+    ``cells`` has four numbers for each. ``nodes`` has the place of its holder in ``names`` and ``groups``; a group is
+    None unless the lease isolates. ``places`` leads from a `holder_key` to its place until the page is full.
+    ``living`` counts the leases that hold a job. ``next_ms`` lies at or before every deadline of those. ``offsets`` is
+    None until a page is packed; then it has the place that each lease had before. ``due`` is None until a deadline has
+    come up; then it has ``deadline_ms << 8 | place`` in order, at least one entry at or before the deadline of each
+    lease.
     """
 
-    __slots__ = ("cells", "due", "left", "living", "names", "next_ms", "nodes", "offsets", "places")
+    __slots__ = ("cells", "due", "groups", "left", "living", "names", "next_ms", "nodes", "offsets", "places")
 
     def __init__(self) -> None:
         self.cells = array("Q")
         self.left = array("I")
         self.nodes = array("B")
         self.names: list[str] = []
-        self.places: dict[str, int] | None = {}
+        self.groups: list[str | None] = []
+        self.places: dict[HolderKey, int] | None = {}
         self.living = 0
         self.next_ms = NEVER
         self.offsets: array[int] | None = None
         self.due: array[int] | None = None
 
     @classmethod
-    def of(cls, cells: array[int], nodes: Sequence[str]) -> Self:
+    def of(cls, cells: array[int], holders: Sequence[HolderKey]) -> Self:
         """Return a page of leases of one job each, all of them alive."""
         page = cls()
         page.cells = cells
-        page.left = array("I", (1,)) * len(nodes)
-        page.names = list(dict.fromkeys(nodes))
-        places = page.places = {name: place for place, name in enumerate(page.names)}
-        page.nodes = array("B", map(places.__getitem__, nodes))
-        page.living = len(nodes)
+        page.left = array("I", (1,)) * len(holders)
+        places = page._name_all(holders)
+        page.places = places
+        page.nodes = array("B", map(places.__getitem__, holders))
+        page.living = len(holders)
         page.next_ms = min(page.column(DEADLINE))
         return page
 
@@ -83,11 +95,19 @@ class LeasePage:
         """Return a copy of one cell of every row."""
         return self.cells[cell::CELLS]
 
-    def add_name(self, node: str) -> int:
+    def _name_all(self, holders: Sequence[HolderKey]) -> dict[HolderKey, int]:
+        """Set ``names`` and ``groups`` to these holders, each once; return the place of each."""
+        places = {holder: place for place, holder in enumerate(dict.fromkeys(holders))}
+        self.names = [holder if isinstance(holder, str) else holder[0] for holder in places]
+        self.groups = [None if isinstance(holder, str) else holder[1] for holder in places]
+        return places
+
+    def add_name(self, node: str, group: str | None = None) -> int:
         """Add the name of a holder that has no lease in this page yet; return its place."""
         assert self.places is not None, "the last page is never a full one"
-        place = self.places[node] = len(self.names)
+        place = self.places[holder_key(node, group)] = len(self.names)
         self.names.append(node)
+        self.groups.append(group)
         return place
 
     def close(self) -> None:
@@ -135,9 +155,8 @@ class LeasePage:
         """Drop the leases that have ended. So one lease that is extended for days keeps little more than itself."""
         cells = array("Q")
         cells.frombytes(self.living_cells())
-        names = [self.names[place] for place in self.living_nodes()]
+        holders = [holder_key(self.names[place], self.groups[place]) for place in self.living_nodes()]
         self.offsets = array("B", compress(range(PAGE_ROWS) if self.offsets is None else self.offsets, self.left))
         self.cells = cells
-        self.names = list(dict.fromkeys(names))
-        self.nodes = array("B", map(self.names.index, names))
+        self.nodes = array("B", map(self._name_all(holders).__getitem__, holders))
         self.left = array("I", filter(None, self.left))

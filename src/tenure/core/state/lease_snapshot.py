@@ -14,7 +14,17 @@ from typing import TypeAlias
 import msgspec
 
 from tenure.core.events import Claimed
-from tenure.core.state.lease_page import CELLS, NUMBER, PAGE_BITS, PAGE_ROWS, SINCE, LeasePage, pack_row
+from tenure.core.state.lease_page import (
+    CELLS,
+    NUMBER,
+    PAGE_BITS,
+    PAGE_ROWS,
+    SINCE,
+    HolderKey,
+    LeasePage,
+    holder_key,
+    pack_row,
+)
 from tenure.core.state.queue import Queue
 from tenure.core.state.ranges import each, to_runs
 
@@ -29,7 +39,8 @@ class LeaseRows(msgspec.Struct, frozen=True, array_like=True):
 
     ``nodes`` has the place of each holder in ``names``: one byte of it for each row, the lowest first, in as many
     columns as there are bytes, none for a single name. ``several`` has (row, runs) of those that hold more than one
-    job, and ``claim_ids`` (row, claim id) on the first row of a lease that has one.
+    job, and ``claim_ids`` (row, claim id) on the first row of a lease that has one. ``groups`` has (place, group) of
+    the names whose leases isolate.
     """
 
     names: list[str] = []
@@ -37,13 +48,14 @@ class LeaseRows(msgspec.Struct, frozen=True, array_like=True):
     cells: bytes = b""
     several: list[tuple[int, list[int]]] = []
     claim_ids: list[tuple[int, str]] = []
+    groups: list[tuple[int, str]] = []
 
 
 class _Filling:
     """The rows while they are filled."""
 
     def __init__(self) -> None:
-        self.names: dict[str, int] = {}
+        self.holders: dict[HolderKey, int] = {}
         self.nodes: list[bytearray] = []
         self.cells = bytearray()
         self.several: list[tuple[int, list[int]]] = []
@@ -56,10 +68,10 @@ class _Filling:
     def add_page(self, page: LeasePage) -> None:
         """Add the leases of a page that hold the one job they started with; those that have ended are left out."""
         if page.living == len(page.left):
-            self._add(page.living_cells(), page.nodes.tobytes(), page.names, used=range(len(page.names)))
+            self._add(page.living_cells(), page.nodes.tobytes(), page, used=range(len(page.names)))
         else:
             nodes = page.living_nodes()
-            self._add(page.living_cells(), nodes, page.names, used=dict.fromkeys(nodes))
+            self._add(page.living_cells(), nodes, page, used=dict.fromkeys(nodes))
 
     def add_lease(self, page: LeasePage, index: int, parts: list[_Part], *, claim_id: str | None) -> None:
         """Add one lease, with a row for each of its deadlines."""
@@ -70,16 +82,17 @@ class _Filling:
         for deadline_ms, seqs in parts:
             if len(seqs) > 1:
                 self.several.append((self.count, to_runs(seqs)))
-            self._add(pack_row(number, since_ms, deadline_ms, seqs[0]), node, page.names, used=node)
+            self._add(pack_row(number, since_ms, deadline_ms, seqs[0]), node, page, used=node)
 
-    def _add(self, cells: bytes, nodes: bytes, names: list[str], *, used: Iterable[int]) -> None:
-        """Add rows. ``nodes`` are places in ``names``, those that are ``used``, in the order in which they come first;
-        they are written as places in the names of all.
+    def _add(self, cells: bytes, nodes: bytes, page: LeasePage, *, used: Iterable[int]) -> None:
+        """Add rows. ``nodes`` are places of holders in ``page``, those that are ``used``, in the order in which they
+        come first; they are written as places among the holders of all.
         """
-        before, places = self.count, [0] * len(names)
+        before, places = self.count, [0] * len(page.names)
         for place in used:
-            places[place] = self.names.setdefault(names[place], len(self.names))
-        while len(self.names) > 1 << 8 * len(self.nodes):
+            holder = holder_key(page.names[place], page.groups[place])
+            places[place] = self.holders.setdefault(holder, len(self.holders))
+        while len(self.holders) > 1 << 8 * len(self.nodes):
             self.nodes.append(bytearray(before))
         for byte, column in enumerate(self.nodes):
             column += nodes.translate(bytes([place >> 8 * byte & 255 for place in places]).ljust(256))
@@ -88,7 +101,9 @@ class _Filling:
     def pack(self) -> LeaseRows:
         """Return the rows as they are written."""
         nodes = [bytes(column) for column in self.nodes]
-        return LeaseRows(list(self.names), nodes, bytes(self.cells), self.several, self.claim_ids)
+        names = [holder if isinstance(holder, str) else holder[0] for holder in self.holders]
+        groups = [(place, holder[1]) for holder, place in self.holders.items() if not isinstance(holder, str)]
+        return LeaseRows(names, nodes, bytes(self.cells), self.several, self.claim_ids, groups)
 
 
 def dump_leases(queue: Queue) -> LeaseRows:
@@ -119,19 +134,22 @@ def load_leases(queue: Queue, rows: LeaseRows) -> None:
     cells = array("Q")
     cells.frombytes(rows.cells)
     numbers, since_ms, deadlines_ms, seqs = (cells[cell::CELLS] for cell in range(CELLS))
-    nodes = [rows.names[place] for place in _places(rows.nodes, len(numbers))]
+    groups = dict(rows.groups)
+    named = [holder_key(name, groups.get(place)) for place, name in enumerate(rows.names)]
+    holders = [named[place] for place in _places(rows.nodes, len(numbers))]
     runs_of, claim_ids = dict(rows.several), dict(rows.claim_ids)
     if not runs_of and not claim_ids and len(set(numbers)) == len(numbers):
         for at in range(0, len(numbers), PAGE_ROWS):
             end = min(at + PAGE_ROWS, len(numbers))
-            row = queue.leases.add_page(LeasePage.of(cells[CELLS * at : CELLS * end], nodes[at:end]))
+            row = queue.leases.add_page(LeasePage.of(cells[CELLS * at : CELLS * end], holders[at:end]))
             queue.in_flight.update(zip(seqs[at:end], range(row, row + end - at), strict=True))
         return
     for first, last in _leases(numbers):
         parts = [(deadlines_ms[at], runs_of.get(at) or [seqs[at], 1]) for at in range(first, last)]
         runs = parts[0][1] if len(parts) == 1 else to_runs(seq for _, part in parts for seq in each(part))
-        node, claim_id, at_ms = nodes[first], claim_ids.get(first), since_ms[first]
-        queue.hold(Claimed(at_ms, 0, numbers[first], node, parts[0][0], runs, claim_id))
+        holder, claim_id, at_ms = holders[first], claim_ids.get(first), since_ms[first]
+        node, group = (holder, None) if isinstance(holder, str) else holder
+        queue.hold(Claimed(at_ms, 0, numbers[first], node, parts[0][0], runs, claim_id), group)
         for deadline_ms, part in parts[1:]:
             queue.set_apart(queue.in_flight[part[0]], each(part), deadline_ms)
 

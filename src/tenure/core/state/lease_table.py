@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from itertools import compress, islice
 from typing import Final
@@ -21,7 +21,10 @@ from tenure.core.state.lease_page import CELLS, DEADLINE, NUMBER, PAGE_BITS, PAG
 from tenure.core.state.ranges import count
 from tenure.core.state.step_budget import StepBudget
 
-__all__ = ["LeaseTable"]
+__all__ = ["EPOCH_SHIFT", "LeaseTable"]
+
+EPOCH_SHIFT: Final = 40
+"""The bits of a lease number below the epoch of the log in which it was given."""
 
 _IDLE_ROWS: Final = 16
 """The last page is dropped when it has no living lease and had so many: an idle queue is small."""
@@ -36,12 +39,14 @@ class LeaseTable:
 
     ``runs`` has the jobs that a lease started with, where it was more than one. ``apart`` counts the jobs of a lease
     that it still holds with a deadline of their own. ``claim_ids`` has the claim id of a lease, where it has one, and
-    ``claims`` the number of the lease by its claim id.
+    ``claims`` the number of the lease by its claim id. ``_isolated`` has the pages in which a node has, or had, leases
+    that isolate: when its process is gone, they are found without a look at the others.
     """
 
     __slots__ = (
         "_firsts",
         "_heap",
+        "_isolated",
         "_keys",
         "_next_row",
         "_tail",
@@ -59,6 +64,7 @@ class LeaseTable:
         self.claim_ids: dict[int, str] = {}
         self.claims: dict[str, int] = {}
         self._tail: LeasePage | None = None
+        self._isolated: dict[str, dict[int, None]] = {}
         self._next_row = 0
         self._firsts: list[int] = []
         self._keys: list[int] = []
@@ -71,14 +77,17 @@ class LeaseTable:
 
     # One lease
 
-    def add(self, event: Claimed) -> int:
-        """Add a lease, with a number above all others; return its row."""
+    def add(self, event: Claimed, group: str | None = None) -> int:
+        """Add a lease, with a number above all others; return its row. With a ``group`` it isolates."""
         page, runs, deadline_ms = self._tail, event.runs, event.deadline_ms
         if page is None:
             page = self._open_page(LeasePage(), event.lease)
-        row, place = self._next_row, page.places.get(event.node)  # type: ignore[union-attr]  # the last page is not full
+        row, holder = self._next_row, event.node if group is None else (event.node, group)
+        place = page.places.get(holder)  # type: ignore[union-attr]  # the last page is not full
         if place is None:
-            place = page.add_name(event.node)
+            place = page.add_name(event.node, group)
+            if group is not None:
+                self._isolated.setdefault(event.node, {})[row >> PAGE_BITS] = None
         page.cells.frombytes(pack_row(event.lease, event.at_ms, deadline_ms, runs[0]))
         page.left.append(1)
         page.nodes.append(place)
@@ -106,6 +115,9 @@ class LeaseTable:
         """
         self._open_page(page, page.cells[NUMBER])
         row = self._next_row
+        for node, group in zip(page.names, page.groups, strict=True):
+            if group is not None:
+                self._isolated.setdefault(node, {})[row >> PAGE_BITS] = None
         self._next_row = row + page.living
         heappush(self._heap, (page.next_ms, row >> PAGE_BITS))
         if not self._next_row & PAGE_MASK:
@@ -137,6 +149,21 @@ class LeaseTable:
         """Return the holder of a lease."""
         page = self.pages[row >> PAGE_BITS]
         return page.names[page.nodes[row & PAGE_MASK if page.offsets is None else page.find(row)]]
+
+    def group(self, row: int) -> str | None:
+        """Return the group of a lease that isolates; None for another one."""
+        page = self.pages[row >> PAGE_BITS]
+        return page.groups[page.nodes[row & PAGE_MASK if page.offsets is None else page.find(row)]]
+
+    def isolated_of(self, node: str) -> list[int]:
+        """Return the numbers of a node's leases that isolate, ascending, at the cost of the pages that it is in."""
+        numbers: list[int] = []
+        for key in self._isolated.get(node, ()):
+            page = self.pages[key]
+            mine = {place for place, name in enumerate(page.names) if name == node and page.groups[place] is not None}
+            cells = page.column(NUMBER)
+            numbers += [cells[i] for i, left in enumerate(page.left) if left and page.nodes[i] in mine]
+        return sorted(numbers)
 
     def since_ms(self, row: int) -> int:
         """Return when a lease was given."""
@@ -171,7 +198,10 @@ class LeaseTable:
             if page is not self._tail or len(page.left) >= _IDLE_ROWS:
                 self._drop_page(row >> PAGE_BITS)
         elif page.is_sparse:
+            names = page.names
             page.pack()
+            if self._isolated:
+                self._leave(row >> PAGE_BITS, set(names).difference(page.names))
 
     def _forget(self, row: int, number: int) -> None:
         """Forget the runs and the claim id of a lease that is over."""
@@ -288,7 +318,17 @@ class LeaseTable:
         return page
 
     def _drop_page(self, key: int) -> None:
-        if self.pages.pop(key) is self._tail:
+        page = self.pages.pop(key)
+        if page is self._tail:
             self._tail = None
+        if self._isolated:
+            self._leave(key, page.names)
         at = bisect_left(self._keys, key)
         del self._keys[at], self._firsts[at]
+
+    def _leave(self, key: int, nodes: Iterable[str]) -> None:
+        """Forget that nodes had leases in a page; it was dropped, or has none of theirs any more."""
+        for node in nodes:
+            keys = self._isolated.get(node)
+            if keys is not None and keys.pop(key, 0) is None and not keys:
+                del self._isolated[node]

@@ -11,11 +11,14 @@ __all__ = ["PendingBase"]
 
 
 class PendingBase:
-    """The parts met so far, the events of the topic since it was begun, and the offset of the wall clock by then."""
+    """The parts met so far, the events of the topic since it was begun, and the offset of the wall clock and the epoch
+    by then.
+    """
 
-    __slots__ = ("later", "parts", "wall_offset_ms")
+    __slots__ = ("epoch", "later", "parts", "wall_offset_ms")
 
-    def __init__(self, wall_offset_ms: int) -> None:
+    def __init__(self, wall_offset_ms: int, epoch: int) -> None:
         self.wall_offset_ms = wall_offset_ms
+        self.epoch = epoch
         self.parts: list[bytes] = []
         self.later: list[tuple[Event, int]] = []

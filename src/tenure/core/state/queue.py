@@ -1,13 +1,15 @@
 """The folded state of a queue: leases, jobs to reclaim, delays, parked jobs; and the passing of time on it.
 
-Every live seq is in exactly one place: fresh (at or above ``cursor``), in flight, waiting in ``reclaim``, ``delayed``
-or ``parked``. Expiry is a rule, not an event: ``pass_time`` ends the leases whose deadline lies before the time it is
-given. It is called with the time of every event that is folded, so a replay ends the same leases.
+Every live seq is in exactly one place: fresh (at or above ``cursor``), in flight, waiting in ``reclaim``, waiting in
+``suspects``, ``delayed`` or ``parked``. Expiry is a rule, not an event: ``pass_time`` ends the leases whose deadline
+lies before the time it is given. It is called with the time of every event that is folded, so a replay ends the same
+leases.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import takewhile, zip_longest
 from typing import Final
 
 from pyroaring import BitMap64
@@ -20,7 +22,8 @@ from tenure.core.state.delays import NEVER, Delays
 from tenure.core.state.deliveries import Delivery, EndedDeliveries
 from tenure.core.state.lease import Ended, Lease
 from tenure.core.state.lease_page import DEADLINE, SEQ
-from tenure.core.state.lease_table import LeaseTable
+from tenure.core.state.lease_table import EPOCH_SHIFT, LeaseTable
+from tenure.core.state.pasts import Past, Pasts
 from tenure.core.state.ranges import each, to_runs
 from tenure.core.state.step_budget import StepBudget
 
@@ -37,10 +40,19 @@ class Queue:
     a job that was extended apart from its lease, ``claims`` the number of a lease by its claim id. ``delayed`` is
     ``delays.jobs``, within reach of a claim. ``copies`` names the dead letter of a parked job that has one, as
     ``topic id << 64 | seq``.
+
+    ``pasts`` has the jobs that were returned or lost; those that were lost since their last verdict wait in
+    ``suspects``. ``ahead`` are suspects at or above the cursor, ready or in flight: they are not fresh. ``begun`` are
+    suspects that their worker began, with the time after which they come back if it is lost. Not in a snapshot:
+    ``suspects_since_ms`` is when the first of them began to wait or a claim for suspects last took one, ``borrowed``
+    the suspect that an ordinary claim of a group took last. Both only decide whether a claim may have a suspect.
     """
 
     __slots__ = (
         "acked_max",
+        "ahead",
+        "begun",
+        "borrowed",
         "claims",
         "copies",
         "cursor",
@@ -52,11 +64,15 @@ class Queue:
         "expired",
         "in_flight",
         "leases",
+        "lost",
         "next_change_ms",
         "own_deadlines",
         "parked",
+        "pasts",
         "reclaim",
         "redelivered_max",
+        "suspects",
+        "suspects_since_ms",
         "uniques",
         "uniques_by_seq",
     )
@@ -66,6 +82,7 @@ class Queue:
         self.acked_max = 0
         self.dead_lettered = 0
         self.expired = 0
+        self.lost = 0
         self.redelivered_max = 0
         self.next_change_ms = NEVER
         self.leases = LeaseTable()
@@ -81,25 +98,41 @@ class Queue:
         self.copies: dict[int, int] = {}
         self.uniques: dict[str, int] = {}
         self.uniques_by_seq: dict[int, str] = {}
+        self.pasts = Pasts()
+        self.suspects = BitMap64()
+        self.ahead = BitMap64()
+        self.begun: dict[int, int] = {}
+        self.suspects_since_ms = 0
+        self.borrowed: dict[str, int] = {}
 
     # Holding
 
-    def hold(self, event: Claimed) -> None:
-        """Put claimed jobs in flight: they leave the reclaim set, and count one delivery more."""
+    def hold(self, event: Claimed, group: str | None = None) -> None:
+        """Put claimed jobs in flight: they leave the reclaim set, and count one delivery more. With a ``group`` their
+        lease isolates.
+        """
         runs, in_flight = event.runs, self.in_flight
         seq, beyond = runs[0], runs[-2] + runs[-1]
         if seq < self.cursor or seq <= self.redelivered_max:
             self._count_again(runs)
-        row = self.leases.add(event)
+        row = self.leases.add(event, group)
         if beyond == seq + 1:
             in_flight[seq] = row
         else:
             for i in range(0, len(runs), 2):
                 in_flight.update(dict.fromkeys(range(runs[i], runs[i] + runs[i + 1]), row))
         if beyond > self.cursor:
-            self.cursor = beyond
+            self._pass_over(runs)
         if event.deadline_ms < self.next_change_ms:
             self.next_change_ms = event.deadline_ms + 1
+
+    def _pass_over(self, runs: list[int]) -> None:
+        """Move the cursor behind the last of these jobs that was fresh."""
+        if not self.ahead:
+            self.cursor = runs[-2] + runs[-1]
+            return
+        self.cursor = max([self.cursor, *(seq + 1 for seq in each(runs) if seq not in self.ahead)])
+        self.ahead.remove_range(0, self.cursor)
 
     def _count_again(self, runs: list[int]) -> None:
         """Count a delivery of jobs that were delivered before, and take them out of the reclaim set."""
@@ -109,6 +142,13 @@ class Queue:
                 self.reclaim.discard(seq)
                 if seq in deliveries:
                     deliveries[seq] += 1
+                if self.suspects:
+                    self.suspects.discard(seq)
+
+    def tries(self, seq: int) -> int:
+        """Return how many deliveries of a job count against ``max_deliveries``, one that is under way included."""
+        count = self.deliveries.get(seq, 1 if seq in self.in_flight else 0)
+        return count - self.pasts.get(seq).spared if self.pasts.jobs else count
 
     def lease(self, number: int) -> Lease | None:
         """Return the lease of this number with the earliest deadline of its jobs, or None where it is over."""
@@ -177,6 +217,10 @@ class Queue:
         row = in_flight.pop(lo)
         if self.own_deadlines:
             self._forget_own(lo, n, row)
+        if self.begun or self.ahead:
+            for seq in range(lo, lo + n):
+                self.begun.pop(seq, None)
+                self.ahead.discard(seq)
         if n > 1:
             for seq in range(lo + 1, lo + n):
                 holder = in_flight.pop(seq)
@@ -227,12 +271,73 @@ class Queue:
     def make_ready_at(self, seq: int, due_ms: int, *, now_ms: int) -> None:
         """Make a job claimable at log time ``due_ms``: at once when that is not ahead."""
         if due_ms <= now_ms:
-            if seq < self.cursor:
-                self.reclaim.add(seq)
+            self._make_ready(seq, now_ms)
             return
         self.delays.add(seq, due_ms)
         if due_ms < self.next_change_ms:
             self.next_change_ms = due_ms
+
+    def _make_ready(self, seq: int, now_ms: int) -> None:
+        """Put a job in line: a suspect among the suspects, another one to be reclaimed. Above the cursor it is simply
+        fresh again.
+        """
+        if self.pasts.is_suspect(seq):
+            if not self.suspects:
+                self.suspects_since_ms = now_ms
+            self.suspects.add(seq)
+            if seq >= self.cursor:
+                self.ahead.add(seq)
+        elif seq < self.cursor:
+            self.reclaim.add(seq)
+
+    def spare(self, seq: int) -> None:
+        """Count a delivery as no try."""
+        past = self.pasts.get(seq)
+        self.pasts.put(seq, past._replace(spared=past.spared + 1))
+
+    def lose(self, seq: int) -> int:
+        """Count a loss of a held job's worker; return after how many ms the job comes back. It was a try only if the
+        job was begun.
+        """
+        past, retry_ms = self.pasts.get(seq), self.begun.get(seq)
+        self.lost += 1
+        if retry_ms is None:
+            self.pasts.put(seq, past._replace(spared=past.spared + 1, lost=past.lost + 1))
+            return 0
+        self.pasts.put(seq, past._replace(lost=past.lost + 1, begun=past.begun + 1))
+        return retry_ms
+
+    def is_borrowed(self, group: str) -> bool:
+        """Return whether the suspect that an ordinary claim of a group took last is still held by that group."""
+        row = self.in_flight.get(self.borrowed.get(group, 0))
+        return row is not None and self.leases.group(row) == group and self.pasts.is_suspect(self.borrowed[group])
+
+    def line_up_suspects(self) -> None:
+        """Put the suspects in line that are neither held nor delayed nor parked, after their pasts were loaded."""
+        for seq in self.pasts:
+            if not self.pasts.is_suspect(seq):
+                continue
+            if seq not in self.in_flight and seq not in self.delayed and seq not in self.parked:
+                self.suspects.add(seq)
+            if seq >= self.cursor and (seq in self.suspects or seq in self.in_flight):
+                self.ahead.add(seq)
+
+    def clear_losses(self, seq: int) -> None:
+        """Note a verdict on a job: it is no suspect any more."""
+        if seq in self.pasts.jobs:
+            self.pasts.put(seq, Past(self.pasts.get(seq).spared))
+
+    def note_losses(self, seq: int, count: int, *, now_ms: int) -> None:
+        """Note that a job which was just appended was lost so often before, in another queue."""
+        self.pasts.put(seq, Past(lost=count))
+        self.redelivered_max = seq
+        if seq not in self.delayed:
+            self._make_ready(seq, now_ms)
+
+    def forget_deliveries(self, seq: int) -> None:
+        """Count the deliveries of a job from zero; a suspect stays one."""
+        self.deliveries.pop(seq, None)
+        self.pasts.put(seq, Past(lost=self.pasts.get(seq).lost))
 
     def record_delivery(self, seq: int, delivery: Delivery) -> None:
         """Record a delivery that ended without an ack, and count it for the next one."""
@@ -244,12 +349,19 @@ class Queue:
         self.let_go(seq)
         self.reclaim.discard(seq)
         self.delays.end(seq, seq + 1)
+        self._leave_line(seq)
         self.forget_details(seq)
 
+    def _leave_line(self, seq: int) -> None:
+        """Take a job out of the suspects that wait, if it is one."""
+        self.suspects.discard(seq)
+        self.ahead.discard(seq)
+
     def forget_details(self, seq: int) -> None:
-        """Drop the delivery count, ended deliveries, parking and unique key of a job."""
+        """Drop the delivery count, ended deliveries, past, parking and unique key of a job."""
         self.deliveries.pop(seq, None)
         self.deliveries_ended.forget(seq)
+        self.pasts.forget(seq)
         self.parked.pop(seq, None)
         self.copies.pop(seq, None)
         key = self.uniques_by_seq.pop(seq, None)
@@ -260,6 +372,7 @@ class Queue:
         """Park a job: it cannot be claimed until it is redriven."""
         self.reclaim.discard(seq)
         self.delays.end(seq, seq + 1)
+        self._leave_line(seq)
         self.parked[seq] = reason
 
     def unpark(self, seq: int) -> None:
@@ -280,6 +393,8 @@ class Queue:
                 seqs = [seq for seq in known if lo <= seq < hi]
             for seq in seqs:
                 self.forget(seq)
+        for seq in list(takewhile(hi.__gt__, self.pasts.jobs.iter_equal_or_larger(lo))):
+            self.forget(seq)
 
     # Time
 
@@ -289,21 +404,22 @@ class Queue:
         *,
         wall_offset_ms: int,
         backoff: Backoff | None,
+        epoch: int = 0,
         ended: list[Ended] | None = None,
         jobs_max: int = 0,
     ) -> int:
         """Let log time reach ``now_ms``; returns the lowest seq that came back from a lease, or NEVER.
 
         A lease ends once ``now_ms`` is past its deadline, a delay once ``now_ms`` has reached it. Asking twice changes
-        nothing. With ``jobs_max`` it stops after about so many jobs, and ``next_change_ms`` is not above ``now_ms``
-        while there are more.
+        nothing. The log was last opened in ``epoch``: a lease from before that isolates and runs out says nothing about
+        its worker, which may not have reached this broker since. With ``jobs_max`` it stops after about so many jobs,
+        and ``next_change_ms`` is not above ``now_ms`` while there are more.
         """
         lowest, budget = NEVER, StepBudget(jobs_max or NEVER)
         while budget.left > 0 and self._next_deadline_ms() < now_ms:
-            lowest = min(lowest, self._end_leases(backoff, ended, now_ms, budget))
+            lowest = min(lowest, self._end_leases(backoff, ended, now_ms, budget, epoch=epoch))
         for seq in self.delays.pop_due(now_ms, wall_offset_ms=wall_offset_ms, count_max=budget.left):
-            if seq < self.cursor:  # above the cursor it is simply fresh again
-                self.reclaim.add(seq)
+            self._make_ready(seq, now_ms)
         self.plan(wall_offset_ms)
         return lowest
 
@@ -315,7 +431,9 @@ class Queue:
         """Return a time at or before the earliest deadline; NEVER where nothing is in flight."""
         return min(self.leases.next_ms, self.own_deadlines.next_ms)
 
-    def _end_leases(self, backoff: Backoff | None, ended: list[Ended] | None, now_ms: int, budget: StepBudget) -> int:
+    def _end_leases(
+        self, backoff: Backoff | None, ended: list[Ended] | None, now_ms: int, budget: StepBudget, *, epoch: int
+    ) -> int:
         """End the leases of jobs whose deadline is the earliest, which has passed, while the budget lasts.
 
         They end in the order in which their leases were given, and by seq: the same in however many steps. Return the
@@ -323,7 +441,10 @@ class Queue:
         """
         deadline_ms, lowest = self._next_deadline_ms(), NEVER
         for row, seqs in self._take_due(deadline_ms, budget):
-            lowest = min(lowest, self._expire(row, seqs, backoff, ended, deadline_ms=deadline_ms, now_ms=now_ms))
+            end = self._expire(row, seqs, backoff, deadline_ms=deadline_ms, now_ms=now_ms, epoch=epoch)
+            lowest = min(lowest, seqs[0])
+            if ended is not None:
+                ended.append(end)
         return lowest
 
     def _take_due(self, deadline_ms: int, budget: StepBudget) -> Iterator[tuple[int, list[int]]]:
@@ -351,33 +472,30 @@ class Queue:
             leases.index(row, deadline_ms)
 
     def _expire(
-        self,
-        row: int,
-        seqs: list[int],
-        backoff: Backoff | None,
-        ended: list[Ended] | None,
-        *,
-        deadline_ms: int,
-        now_ms: int,
-    ) -> int:
-        """End the lease of these jobs, which reached their deadline; return the lowest of them."""
+        self, row: int, seqs: list[int], backoff: Backoff | None, *, deadline_ms: int, now_ms: int, epoch: int
+    ) -> Ended:
+        """End the lease of these jobs, which reached their deadline."""
         number, since_ms, _, _ = self.leases.cells(row)
-        node = self.leases.node(row)
-        delivery = Delivery(number, node, since_ms, deadline_ms, "expired")
+        node, isolates = self.leases.node(row), self.leases.group(row) is not None
+        is_lost = isolates and number >> EPOCH_SHIFT == epoch
+        delivery = Delivery(number, node, since_ms, deadline_ms, "lost" if is_lost else "expired")
+        dues_ms: list[int] = []
         for seq in seqs:
             self.record_delivery(seq, delivery)
-            if backoff is None:
-                self.reclaim.add(seq)
-            else:
-                due_ms = deadline_ms + delay_ms(backoff, deliveries=self.deliveries[seq], seq=seq)
-                self.make_ready_at(seq, due_ms, now_ms=now_ms)
+            if is_lost:
+                dues_ms.append(deadline_ms + self.lose(seq))
+            elif isolates:
+                self.spare(seq)
+                dues_ms.append(deadline_ms)
+            elif backoff is not None:
+                dues_ms.append(deadline_ms + delay_ms(backoff, deliveries=self.tries(seq), seq=seq))
         runs = [seqs[0], 1] if len(seqs) == 1 else to_runs(seqs)
         for i in range(0, len(runs), 2):
             self.take_out(runs[i], runs[i + 1])
+        for seq, due_ms in zip_longest(seqs, dues_ms, fillvalue=deadline_ms):
+            self.make_ready_at(seq, due_ms, now_ms=now_ms)
         self.expired += len(seqs)
-        if ended is not None:
-            ended.append(Ended(number, node, deadline_ms, runs))
-        return seqs[0]
+        return Ended(number, node, deadline_ms, runs, delivery.end)
 
 
 IDLE: Final = Queue()

@@ -56,6 +56,9 @@ class QueueSnapshot(msgspec.Struct, frozen=True, array_like=True):
     uniques: list[tuple[int, str]]
     redelivered_max: int
     copies: list[tuple[int, int, int]] = []
+    lost: int = 0
+    pasts: tuple[bytes, bytes] = (b"", b"")
+    begun: tuple[bytes, bytes] = (b"", b"")
 
 
 class TopicSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -131,6 +134,7 @@ def count_items(topic: Topic) -> int:
     parts: list[Sized] = [part for part in (topic.keys, topic.marks, topic.tags) if part is not None]
     if (queue := topic.queue) is not None:
         parts += (queue.in_flight, queue.delayed, queue.deliveries, queue.parked, queue.uniques, queue.copies)
+        parts.append(queue.pasts)
     return sum(len(part) for part in parts)
 
 
@@ -270,6 +274,9 @@ def _queue_snapshot(queue: Queue) -> QueueSnapshot:
         sorted(queue.uniques_by_seq.items()),
         queue.redelivered_max,
         [(seq, copy >> 64, copy & _LOW) for seq, copy in sorted(queue.copies.items())],
+        queue.lost,
+        _columns(queue.pasts.dump()),
+        _columns(sorted(queue.begun.items())),
     )
 
 
@@ -287,6 +294,10 @@ def _queue_from(snapshot: QueueSnapshot) -> Queue:
     queue.deliveries_ended = EndedDeliveries.restore(snapshot.deliveries_ended)
     queue.uniques_by_seq = dict(snapshot.uniques)
     queue.uniques = {key: seq for seq, key in snapshot.uniques}
+    queue.lost = snapshot.lost
+    queue.pasts.restore(_pairs(snapshot.pasts))
+    queue.begun.update(_pairs(snapshot.begun))
+    queue.line_up_suspects()
     queue.plan(0)  # wall delays are planned again once the offset is known
     return queue
 

@@ -13,6 +13,7 @@ from tenure.contract.config import TopicConfig
 from tenure.contract.names import check_topic_name
 from tenure.core.catching_up import CatchingUp
 from tenure.core.state.lease import Ended
+from tenure.core.state.lease_table import EPOCH_SHIFT
 from tenure.core.state.pending_base import PendingBase
 from tenure.core.state.queue import NEVER, Queue
 from tenure.core.state.router import Router
@@ -23,7 +24,6 @@ from tenure.settings import Settings
 __all__ = ["State"]
 
 DEFAULT = TopicConfig()
-_COUNTER_BITS = 40
 _KEYED_LOOKS_MAX: Final = 1_000
 """How many topics are looked at for idempotency keys that have expired."""
 
@@ -34,16 +34,17 @@ class State:
     ``orphans`` are topics met in a replay before their base came: they only collect where frames lie;
     ``bases_begun`` has those of them whose base has begun to come. ``holders``
     says which topics have frames or their base in a segment. ``wall_queues`` are the topics with jobs that wait for the
-    wall clock. ``jobs`` counts the live records of all queues. ``retired`` are names of deleted topics that only a put
+    wall clock, ``begun_queues`` those with jobs that were begun, or had some. ``jobs`` counts the live records of all
+    queues. ``retired`` are names of deleted topics that only a put
     may make again. ``keyed`` are the topics that hold idempotency keys, those first that were looked at longest ago.
 
     Not folded: ``settings`` are the limits that decisions keep to. ``features`` are the names of the log's features
     that are on: a decision returns what one of them covers only then. ``appended_bytes`` and ``synced_bytes`` count
     payload since the log was opened, and ``must_check_limits`` means that appends must check the limits of the whole
-    broker. ``expired`` counts the jobs whose lease ran out. ``changed_topics`` collects the topics on which time has
-    passed, and ``ended`` the leases that ran out; None where no caller takes them. ``behind`` are the topics, in the
-    order in which that was noticed, that have more to end or to evict than one step of ``step_jobs_max`` jobs does; 0
-    is a step of any length.
+    broker. ``expired`` counts the jobs whose lease ran out, ``lost`` those that were lost. ``changed_topics`` collects
+    the topics on which time has passed, and ``ended`` the leases that ran out; None where no caller takes them.
+    ``behind`` are the topics, in the order in which that was noticed, that have more to end or to evict than one step
+    of ``step_jobs_max`` jobs does; 0 is a step of any length.
     """
 
     __slots__ = (
@@ -51,6 +52,7 @@ class State:
         "_names_of",
         "appended_bytes",
         "bases_begun",
+        "begun_queues",
         "behind",
         "boot_id",
         "boot_ms",
@@ -68,6 +70,7 @@ class State:
         "leases_given",
         "live_bytes",
         "log_ms",
+        "lost",
         "must_check_limits",
         "next_topic_id",
         "opened_ms",
@@ -108,9 +111,10 @@ class State:
         self.routers: dict[str, Router] = {}
         self.routers_from: dict[str, list[Router]] = {}
         self.wall_queues: set[int] = set()
+        self.begun_queues: set[int] = set()
         self.appended_bytes = self.synced_bytes = 0
         self.must_check_limits = False
-        self.expired = 0
+        self.expired = self.lost = 0
         self.changed_topics: set[Topic] | None = None
         self.ended: list[tuple[Topic, Ended]] | None = None
         self.behind: dict[Topic, None] = {}
@@ -136,7 +140,7 @@ class State:
 
         The epoch is durable before any claim, so a lost event cannot make one repeat.
         """
-        return self.epoch << _COUNTER_BITS | self.leases_given + 1
+        return self.epoch << EPOCH_SHIFT | self.leases_given + 1
 
     def find(self, name: object) -> Topic | None:
         """Return the topic of that name, or None; also None for a value that is not a string."""
@@ -171,6 +175,8 @@ class State:
         if topic.keys is not None:
             self.idempotency_keys += len(topic.keys)
             self.keyed[topic] = None
+        if topic.queue is not None and topic.queue.begun:
+            self.begun_queues.add(topic.id)
         if topic.queue is not None and topic.queue.delays.by_wall:
             self.wall_queues.add(topic.id)
             topic.queue.plan(self.wall_offset_ms)
@@ -180,6 +186,7 @@ class State:
         del self.topics[topic.name]
         del self.by_id[topic.id]
         self.wall_queues.discard(topic.id)
+        self.begun_queues.discard(topic.id)
         self.behind.pop(topic, None)
         self.live_bytes -= topic.bytes
         self.jobs -= topic.count if topic.queue is not None else 0
@@ -244,11 +251,17 @@ class State:
         if queue is None or now_ms < queue.next_change_ms:
             return
         ended: list[Ended] | None = None if self.ended is None else []
-        backoff, expired = topic.config.retry_backoff, queue.expired
+        backoff, expired, lost = topic.config.retry_backoff, queue.expired, queue.lost
         lowest = queue.pass_time(
-            now_ms, wall_offset_ms=self.wall_offset_ms, backoff=backoff, ended=ended, jobs_max=jobs_max
+            now_ms,
+            wall_offset_ms=self.wall_offset_ms,
+            backoff=backoff,
+            epoch=self.epoch,
+            ended=ended,
+            jobs_max=jobs_max,
         )
         self.expired += queue.expired - expired
+        self.lost += queue.lost - lost
         if self.changed_topics is not None:
             self.changed_topics.add(topic)
         if not queue.delays.by_wall:

@@ -9,20 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tenure.contract.records import Stored
-from tenure.contract.replies import Extended, Grant, Settled
+from tenure.contract.replies import BegunJob, Extended, Grant, Settled
 from tenure.http.api.app import Call
 from tenure.http.api.render import encode, performance
 from tenure.http.streams.sse import field
 from tenure.http.wire.message import Response
 
-__all__ = ["job_frames", "render_claim", "render_extended", "render_settled"]
+__all__ = [
+    "job_frames",
+    "render_begun",
+    "render_claim",
+    "render_extended",
+    "render_settled",
+    "suspects_frame",
+]
 
 
 def render_claim(call: Call, claim: Grant, _: float = 0.0) -> Response:
     """Render the jobs of a claim."""
     return Response(
         200,
-        b'{"topic":"%b","claimed":[%b],"count":%d,"ready":%d,"lease_id":%b,'
+        b'{"topic":"%b","claimed":[%b],"count":%d,"ready":%d,"lease_id":%b,%b'
         b'"performance":{"server_total_ms":%.3f,"throttle_wait_ms":0.0}}'
         % (
             claim.topic.encode(),
@@ -30,6 +37,7 @@ def render_claim(call: Call, claim: Grant, _: float = 0.0) -> Response:
             len(claim.jobs),
             claim.ready,
             b'"%b"' % claim.lease_id.encode() if claim.lease_id is not None else b"null",
+            b'"suspects":%d,' % claim.suspects if claim.suspects else b"",
             call.request.elapsed_ms,
         ),
     )
@@ -44,13 +52,26 @@ def job_frames(claim: Grant) -> list[bytes]:
     ]
 
 
+def suspects_frame(topic: str, count: int) -> bytes:
+    """Return the event of a work stream that says how many suspects wait."""
+    return b'event: suspects\ndata: {"topic":"%b","suspects":%d}\n\n' % (topic.encode(), count)
+
+
+def render_begun(call: Call, answered: BegunJob, fsync_ms: float) -> Response:
+    """Render the answer to a begin."""
+    return Response(
+        200,
+        b'{"topic":"%b","seq":%d,%b}' % (answered.topic.encode(), answered.seq, performance(call.request, fsync_ms)),
+    )
+
+
 def _jobs(claim: Grant, opening: bytes) -> list[bytes]:
     """Return each job as an object that starts with ``opening``."""
     lease = b'"lease_id":null,"deadline":null'
     if claim.lease_id is not None:
         lease = b'"lease_id":"%b","deadline":%d' % (claim.lease_id.encode(), claim.deadline)
     bare = b'%b"$seq":%%d,%b,"$ts":%%d,"deliveries":1,"data":%%b}' % (opening, lease)
-    if claim.redelivered:
+    if claim.redelivered or claim.lost:
         return [_job(claim, job, opening, lease) for job in claim.jobs]
     return [
         bare % (job.seq, job.ts, job.data) if job.tag is None and job.meta is None else _job(claim, job, opening, lease)
@@ -59,13 +80,15 @@ def _jobs(claim: Grant, opening: bytes) -> list[bytes]:
 
 
 def _job(claim: Grant, job: Stored, opening: bytes, lease: bytes) -> bytes:
-    return b'%b"$seq":%d,%b,"$ts":%d%b,"deliveries":%d,"data":%b%b}' % (
+    return b'%b"$seq":%d,%b,"$ts":%d%b,"deliveries":%d%b%b,"data":%b%b}' % (
         opening,
         job.seq,
         lease,
         job.ts,
         b"" if job.tag is None else b',"$tag":' + encode(job.tag),
         claim.redelivered.get(job.seq, 1),
+        b',"tries":%d' % claim.tries[job.seq] if job.seq in claim.tries else b"",
+        b',"lost":%d' % claim.lost[job.seq] if job.seq in claim.lost else b"",
         job.data,
         b"" if job.meta is None else b',"meta":' + job.meta,
     )

@@ -13,6 +13,7 @@ from tenure.http.routes import (
     upgrade,
     watch,
     work,
+    workers,
 )
 
 __all__ = ["ROUTES"]
@@ -26,6 +27,7 @@ ROUTES = [
     *routers.ROUTES,
     *queues.ROUTES,
     *work.ROUTES,
+    *workers.ROUTES,
     *inspect.ROUTES,
     *events.ROUTES,
     *watch.ROUTES,

@@ -1,4 +1,4 @@
-"""Claim, ack, nack, extend and redrive: the life of a lease over HTTP."""
+"""Claim, ack, nack, return, begin, extend and redrive: the life of a lease over HTTP."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from msgspec.structs import asdict
 
 from tenure.broker.answer import Answer
-from tenure.contract.commands import Ack, Claim, Extend, Nack, Redrive, RedriveFields
+from tenure.contract.commands import Ack, Begin, Claim, Extend, Nack, Redrive, RedriveFields, Return
 from tenure.contract.names import check_topic_name
 from tenure.contract.replies import Grant
 from tenure.http.api.app import Call, Route
@@ -15,7 +15,7 @@ from tenure.http.api.auth import check_name, visible
 from tenure.http.api.body import Reader
 from tenure.http.api.command import built, command, decoder
 from tenure.http.api.context import Context
-from tenure.http.api.queue_render import render_claim, render_extended, render_settled
+from tenure.http.api.queue_render import render_begun, render_claim, render_extended, render_settled
 from tenure.http.api.render import as_fields
 from tenure.http.wire.message import Later, Response, Result
 
@@ -52,12 +52,15 @@ _BOTH, _WRITE, _ADMIN = frozenset({"read", "write"}), frozenset({"write"}), froz
 _TOPIC = "/v0/topics/:topic"
 
 _ack, _nack = command(Ack, render_settled(b"acked")), command(Nack, render_settled(b"nacked"))
+_return, _begin = command(Return, render_settled(b"returned")), command(Begin, render_begun)
 _extend, _redrive = command(Extend, render_extended), built(redrive, as_fields)
 
 ROUTES = [
     Route("POST", f"{_TOPIC}/claim", claim, _BOTH, Claim, "Lease jobs to a worker"),
     Route("POST", f"{_TOPIC}/ack", _ack, _WRITE, Ack, "Complete jobs, which deletes them"),
     Route("POST", f"{_TOPIC}/nack", _nack, _WRITE, Nack, "Give jobs back, now or later"),
+    Route("POST", f"{_TOPIC}/return", _return, _WRITE, Return, "Give jobs back untried"),
+    Route("POST", f"{_TOPIC}/begin", _begin, _WRITE, Begin, "Begin a suspect: its loss is a try"),
     Route("POST", f"{_TOPIC}/extend", _extend, _WRITE, Extend, "Push out the deadline of held jobs"),
     Route("POST", f"{_TOPIC}/redrive", _redrive, _ADMIN, RedriveFields, "Put dead letters to work"),
 ]

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from tenure.broker.broker import Broker
 from tenure.broker.serving.streams import WorkStream
+from tenure.contract.commands import Claim
 from tenure.contract.names import check_node, check_topic_name
+from tenure.core.decide.claim import check_isolation
 from tenure.errors import Conflict, Invalid, NotFound
 from tenure.http.api.app import Call, Route
 from tenure.http.api.context import Context
 from tenure.http.api.query import Query
-from tenure.http.api.queue_render import job_frames
+from tenure.http.api.queue_render import job_frames, suspects_frame
 from tenure.http.api.render import reply
 from tenure.http.streams import sse
 from tenure.http.streams.outlet import Outlet
@@ -31,12 +33,22 @@ def work(context: Context, call: Call) -> Response:
     if node is None:
         raise Invalid("node is missing: say who works", field="node")
     check_node(node)
+    isolate, suspects, group = query.flag("isolate", False), query.flag("suspects", False), query.text("group")
+    check_isolation(Claim(node=node, isolate=isolate, group=group, suspects=suspects))
     _check_queue(context.broker, topic)
     heartbeat_ms = streams_of(context).heartbeat_ms
 
     async def stream(send: Send) -> None:
         await send(sse.RETRY + sse.HEARTBEAT)
-        jobs = context.broker.work(topic, node=node, max_count=max_count, lease_ms=lease_ms)
+        jobs = context.broker.work(
+            topic,
+            node=node,
+            max_count=max_count,
+            lease_ms=lease_ms,
+            isolate=isolate,
+            group=group,
+            suspects=suspects,
+        )
         try:
             await _push(send, jobs, heartbeat_ms=heartbeat_ms)
         except NotFound:
@@ -75,6 +87,9 @@ async def _push(send: Send, jobs: WorkStream, *, heartbeat_ms: int) -> None:
             await sse.send_in_pieces(outlet.send, job_frames(await answer))
         elif jobs.is_closed:
             return
+        elif jobs.suspects:
+            count, jobs.suspects = jobs.suspects, 0
+            await outlet.send(suspects_frame(jobs.topic.name, count))
         else:
             await outlet.wait()
 

@@ -131,12 +131,12 @@ class _Verdicts:
         seqs: Sequence[int],
         *,
         node: str | None = None,
-        delay_ms: int | None = None,
+        delay_ms: int = 0,
         reason: str | None = None,
         **leases: Unpack[LeaseOptions],
     ) -> Settled:
-        """Nack without a reason, which is no failure."""
-        return await self.nack(topic, seqs, delay_ms=delay_ms, **leases)
+        """Give timers back as a nack without a reason does: Redis tells no tries from deliveries."""
+        return await self.nack(topic, seqs, node=node, delay_ms=delay_ms, **leases)
 
     async def extend(
         self,
