@@ -67,8 +67,8 @@ class VerdictKind(Enum):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The result of one job, sent to the broker. ``delay_ms`` None leaves the delay to the queue. ``returned`` is a nack
-    of a job that was not tried: it was not begun, or not to its end.
+    """The result of one job, sent to the broker. ``delay_ms`` None leaves the delay to the queue. ``returned`` is a
+    nack of a job that was not tried: it was not begun, or not to its end.
     """
 
     kind: VerdictKind

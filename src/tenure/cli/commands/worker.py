@@ -67,7 +67,7 @@ def worker(
 ) -> None:
     """Work at the queues of an app until SIGTERM, then drain; a second signal stops at once.
 
-    A supervisor starts worker processes, and starts one that dies again. The module is imported from the current directory.
+    A supervisor starts the workers, and restarts one that dies. The module is imported from the current directory.
     """
     if log_format not in _FORMATS:
         raise typer.BadParameter("--log-format is text or json")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from uuid import uuid4
 
 import msgspec
@@ -20,6 +20,7 @@ from tenure.worker.runtime.source import Feed, Source
 
 if TYPE_CHECKING:
     from tenure.client.client import AsyncClient
+    from tenure.client.streams.work import Work
 
 __all__ = ["Isolation", "QueueSource", "held_job"]
 
@@ -51,7 +52,7 @@ class QueueSource(Source):
         link: Link,
         lease_ms: int,
         push: bool,
-        isolation: Isolation,
+        isolation: Isolation = Isolation(),  # noqa: B008 - frozen
     ) -> None:
         super().__init__(queue, feed, link)
         self._client = client
@@ -136,6 +137,7 @@ class QueueSource(Source):
             group=self._group,
             suspects=self._suspects,
         )
+        work = cast("Work", feed.source)
         async with feed as stream:
             async for jobs in stream:
                 first, self._heard_ms = not self._heard_ms, self._timing.now_ms()
@@ -143,8 +145,8 @@ class QueueSource(Source):
                     await self._report_open()
                 if jobs:
                     await self._deliver(jobs)
-                elif feed.source.suspects:
-                    self._feed.hear_suspects(feed.source.suspects)
+                if work.suspects:
+                    self._feed.hear_suspects(work.suspects)
 
     # Claims
 

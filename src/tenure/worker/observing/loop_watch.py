@@ -1,8 +1,8 @@
 """`LoopWatch`: log which handler blocks the event loop, at which line, and for how long.
 
-While it is blocked no heartbeat is sent, so every lease of this process may run out, also those of other queues. A thread
-asks the loop for an answer, once a second at most, and looks at the stack of the loop's thread where none comes. A job
-costs nothing for it.
+While it is blocked no heartbeat is sent, so every lease of this process may run out, also those of other queues. A
+thread asks the loop for an answer, once a second at most, and looks at the stack of the loop's thread where none comes.
+A job costs nothing for it.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class LoopWatch:
         what = self._blocker()
         blocked_ms = (time.monotonic() - asked_s) * 1000
         log.warning(
-            "%s has blocked the event loop for %d ms: no lease of this process is renewed meanwhile. Make the handler a "
-            'plain function, which runs in a thread, or run="process"',
+            "%s has blocked the event loop for %d ms: no lease of this process is renewed meanwhile. Make the handler "
+            'a plain function, which runs in a thread, or run="process"',
             *(what, blocked_ms),
         )
         self._answered.wait()

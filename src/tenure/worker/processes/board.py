@@ -1,8 +1,8 @@
 """`Board`: what a worker process runs at each moment, in memory that it shares with its supervisor.
 
 A process that is killed says nothing more. So it notes each job in shared memory as its handler starts, and removes it
-as the handler ends: one store of 8 bytes each, no system call. The supervisor reads what is left there after the process
-is dead, and the successor of the process reports it to the broker.
+as the handler ends: one store of 8 bytes each, no system call. The supervisor reads what is left there after the
+process is dead, and the successor of the process reports it to the broker.
 
     head     state, exit code, length of the text, place of the first slot
     text     JSON: the process's node and its queues, each with its count of slots

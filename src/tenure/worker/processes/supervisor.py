@@ -1,7 +1,7 @@
 """`Supervisor`: run worker processes, forward signals to them, restart one that dies, and log of which jobs it died.
 
-    it dies while it works         it is restarted at once, so that it reports the death; then it waits out the back-off,
-                                   which doubles until it lasts for `restart_max_ms`, before it takes jobs
+    it dies while it works         it is restarted at once, so that it reports the death; before it takes jobs, it waits
+                                   out a back-off that doubles until it lasts for `restart_max_ms`
     it dies before it works        it is restarted after that back-off
     it refuses before any lasted   all are stopped with its exit code: a wrong argument is wrong every time
     SIGTERM, SIGINT                all drain, and none is started again

@@ -1,7 +1,7 @@
 """Suspects: jobs whose worker was lost, kept apart so that the one that ends its worker takes few others along.
 
-A process for suspects runs up to `suspects_max` that were lost once together: most of them only stood beside the culprit.
-One that was lost twice runs alone. Both kinds wait in one line, so that neither starves.
+A process for suspects runs up to `suspects_max` that were lost once together: most of them only stood beside the
+culprit. One that was lost twice runs alone. Both kinds wait in one line, so that neither starves.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class SuspectSlots(Slots):
     # Time
 
     async def return_overdue(self) -> None:
-        """Give back jobs that waited for `suspects_wait_ms`, as behind one that runs for long: others take them then."""
+        """Give back jobs that waited for `suspects_wait_ms`, as behind one that runs long: others take them then."""
         while True:
             now_ms = self._timing.now_ms()
             due_ms = min(
