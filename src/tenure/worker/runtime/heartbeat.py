@@ -72,6 +72,10 @@ class Heartbeat:
             self._held[job.seq] = job
         self._arrival.set()
 
+    def holds(self, job: HeldJob) -> bool:
+        """Return whether a job is held, which it is until it is settled or lost."""
+        return self._held.get(job.seq) is job
+
     def drop(self, job: HeldJob) -> None:
         """Stop holding a job that was settled or given up."""
         if self._held.get(job.seq) is job:

@@ -74,6 +74,7 @@ class Runner:
         self._ages = Ages()
         self._waiting: deque[HeldJob] = deque()
         self._running: dict[HeldJob, asyncio.Task[Verdict | None]] = {}
+        self._begun: set[HeldJob] = set()
         self._draining = False
         self._idle = asyncio.Event()
         self._concurrency = settings.concurrency_of(options.concurrency)
@@ -260,6 +261,7 @@ class Runner:
         )
         match outcome:
             case Begin.BEGUN:
+                self._begun.add(job)
                 self._places.note(place, job.seq)
                 return await self._handle(job)
             case Begin.NOT_NOW:
@@ -274,7 +276,6 @@ class Runner:
         """
         del self._running[job]
         self._places.leave(place)
-        self._slots.free()
         verdict: Verdict | None = None
         if not task.cancelled():
             error = task.exception()
@@ -287,7 +288,9 @@ class Runner:
         if verdict is None and self._backend.isolates and not task.cancelled():
             verdict = self._undecided(job)
         self._end(job, verdict)
-        self._fill()
+        # The next one may begin once the broker knows that this one has ended.
+        if job not in self._begun or not self._held.holds(job):
+            self._free(job)
         if not self._running:
             self._idle.set()
 
@@ -310,9 +313,16 @@ class Runner:
                 self._held.prove_alive(job)
         job.lost = True
 
+    def _free(self, job: HeldJob) -> None:
+        self._begun.discard(job)
+        self._slots.free()
+        self._fill()
+
     def _on_settled(self, job: HeldJob) -> None:
         self._held.drop(job)
         self._source.freed()
+        if job in self._begun and job not in self._running:
+            self._free(job)
 
     def _on_lost(self, job: HeldJob) -> None:
         running = self._running.get(job)
