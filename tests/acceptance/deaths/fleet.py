@@ -77,6 +77,10 @@ class Systemd:
         self._log.seek(0)
         return self._log.read()
 
+    def close(self) -> None:
+        """Forget its log."""
+        self._log.close()
+
 
 class Fleet:
     """A server, its workers and the journal of what their handlers did."""
@@ -132,6 +136,7 @@ class Fleet:
     def close(self) -> None:
         for worker in self.workers:
             worker.stop()
+            worker.close()
         self.server.close()
 
 

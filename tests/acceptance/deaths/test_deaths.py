@@ -88,18 +88,16 @@ def test_a_job_that_kills_the_whole_container_buries_nobody_of_its_own_queue(tmp
     live(tmp_path, count=20, takes_ms=300, DEATHS_POISON="all")
 
 
-MATRIX = [
-    pytest.param(count, kind, processes, poison, two_queues, poisons, id="-".join(map(str, case)))
-    for case in [
-        *((n, "async", 2, "self", True, 1) for n in (10, 60, 150, 300, 500)),
-        *((n, "async", 0, "self", False, 1) for n in (10, 60, 150, 300, 500)),
-        *((n, "async", 8, "all", False, 1) for n in (10, 60, 150, 300, 500)),
-        *((60, "async", processes, poison, False, 2) for processes in (0, 2, 8) for poison in ("self", "all")),
-        *((60, kind, processes, "self", False, 1) for kind in ("thread", "process") for processes in (0, 2)),
-        *((60, kind, 2, "all", True, 2) for kind in ("thread", "process")),
-    ]
-    for count, kind, processes, poison, two_queues, poisons in [case]
+Case = tuple[int, str, int, str, bool, int]
+CASES: list[Case] = [
+    *((n, "async", 2, "self", True, 1) for n in (10, 60, 150, 300, 500)),
+    *((n, "async", 0, "self", False, 1) for n in (10, 60, 150, 300, 500)),
+    *((n, "async", 8, "all", False, 1) for n in (10, 60, 150, 300, 500)),
+    *((60, "async", processes, poison, False, 2) for processes in (0, 2, 8) for poison in ("self", "all")),
+    *((60, kind, processes, "self", False, 1) for kind in ("thread", "process") for processes in (0, 2)),
+    *((60, kind, 2, "all", True, 2) for kind in ("thread", "process")),
 ]
+MATRIX = [pytest.param(*case, id="-".join(map(str, case))) for case in CASES]
 
 
 @pytest.mark.full
