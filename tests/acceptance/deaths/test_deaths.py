@@ -85,7 +85,7 @@ def test_a_job_that_kills_its_process_buries_nobody_of_another_queue(tmp_path: P
 
 @pytest.mark.timeout(150)
 def test_a_job_that_kills_the_whole_container_buries_nobody_of_its_own_queue(tmp_path: Path) -> None:
-    live(tmp_path, count=20, takes_ms=300, DEATHS_POISON="all")
+    live(tmp_path, count=20, takes_ms=300, DEATHS_POISON="all", DEATHS_LEASE_MS="4000")
 
 
 Case = tuple[int, str, int, str, bool, int]
