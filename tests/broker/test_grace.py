@@ -158,8 +158,7 @@ class Run:
         await self.broker.return_jobs("q", node="w", seqs=[1])
 
     async def begin(self) -> None:
-        [lease] = self.broker.leases("q").items or [None]
-        if lease is not None:
+        for lease in self.broker.leases("q").items:
             await self.broker.begin("q", node="w", seq=1, lease_id=lease.lease_id)
 
     async def settle(self) -> None:

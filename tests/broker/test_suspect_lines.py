@@ -1,4 +1,4 @@
-"""Who is handed suspects while callers wait: those that ask for them, then one for each group, and plain claims last."""
+"""Who is handed suspects while callers wait: those that ask for them, one for each group, and plain claims last."""
 
 from __future__ import annotations
 
@@ -164,6 +164,16 @@ async def test_a_cap_in_flight_holds_for_suspects_too(broker: Broker) -> None:
     other = broker.work("q", node="w", max_count=8, isolate=True)
     await turn()
     assert (stream.held_count, other.held_count) == (2, 0)
+
+
+async def test_suspects_that_wait_are_no_holes_that_keep_fresh_work_back(broker: Broker) -> None:
+    await make_queue(broker, max_ack_holes=1)
+    held = await hold(broker, 5)
+    await broker.ack("q", node="dying", seqs=[2, 4])
+    await lose(broker, [1, 3, 5])
+    await broker.produce("q", [b"fresh"])
+    assert held == [1, 2, 3, 4, 5]
+    assert (await broker.claim("q", node="w", isolate=True)).seqs == [6]
 
 
 async def test_ten_thousand_suspects_make_a_pass_no_longer(broker: Broker) -> None:
