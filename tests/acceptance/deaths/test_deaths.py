@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.acceptance.deaths.fleet import TRIES_MAX, Fleet, fleet
+from tests.acceptance.worker.proxy import Proxy
 from tests.kit.restartable_server import until
 
 QUICK: dict[str, Any] = {"engine.lost_grace_ms": 1_000, "engine.begun_retry_ms": 100}
@@ -41,8 +43,8 @@ def hold_to_the_bar(
 
     started = time.monotonic()
     while not is_done():
-        ended, letters = len(made.ended()), len(made.letters(poison_queue))
-        state = f"{ended} of {count} ended, {letters} letters, {made.server.queue(queue)}"
+        ended, dead = len(made.ended()), len(made.letters(poison_queue))
+        state = f"{ended} of {count} ended, {dead} letters, {made.server.queue(queue)}"
         assert time.monotonic() - started < within_s, f"{state}\n{made.workers[0].log()[-6000:]}"
         time.sleep(0.1)
     letters = [letter for name in {queue, poison_queue} for letter in made.letters(name)]
@@ -154,6 +156,63 @@ def test_a_handler_that_blocks_the_loop_for_longer_than_its_lease_costs_its_neig
         assert not made.letters("healthy")
         until(lambda: "blocks" in worker.log(), "the log says so")
         assert re.search(r"job 1 of other", worker.log()), worker.log()
+
+
+@pytest.mark.timeout(150)
+def test_a_proxy_that_cuts_every_stream_has_each_job_run_once(tmp_path: Path) -> None:
+    with fleet(tmp_path) as made, Proxy(made.server.fixed_port, stream_age_s=1) as proxy:
+        made.declare("healthy")
+        made.put("healthy", [{"n": n, "takes_ms": 3_000} for n in range(40)])
+        made.worker(DEATHS_URL=proxy.url)
+        until(lambda: len(made.lines("end")) >= 40, "all of them end", within_s=90)
+        until(lambda: made.server.is_done("healthy"), "all of them are acked")
+        assert proxy.cut_count >= 2
+        assert set(Counter(line.n for line in made.lines("begin")).values()) == {1}, "each was begun once"
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_a_stream_that_lives_for_four_seconds_has_jobs_of_twelve_run_once(tmp_path: Path) -> None:
+    with fleet(tmp_path) as made, Proxy(made.server.fixed_port, stream_age_s=4) as proxy:
+        made.declare("healthy")
+        made.put("healthy", [{"n": n, "takes_ms": 12_000} for n in range(100)])
+        made.worker("--processes", "2", DEATHS_URL=proxy.url)
+        until(lambda: len(made.lines("end")) >= 100, "all of them end", within_s=300)
+        until(lambda: made.server.is_done("healthy"), "all of them are acked")
+        assert set(Counter(line.n for line in made.lines("begin")).values()) == {1}
+
+
+@pytest.mark.timeout(150)
+def test_deploys_under_jobs_that_are_longer_than_the_drain_cost_no_try(tmp_path: Path) -> None:
+    roll(tmp_path, deploys=3, workers=2, jobs=20)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1_500)
+def test_twenty_rolling_deploys_of_eight_workers_cost_no_try(tmp_path: Path) -> None:
+    roll(tmp_path, deploys=20, workers=8, jobs=100)
+
+
+def roll(directory: Path, *, deploys: int, workers: int, jobs: int) -> None:
+    """Deploy again and again while jobs run that no drain waits for; then let them come to their end."""
+    with fleet(directory) as made:
+        made.declare("healthy", tries_max=3)
+        made.put("healthy", [{"n": n, "takes_ms": 6_000} for n in range(jobs)])
+        started = [made.worker("--drain", "500ms") for _ in range(workers)]
+        for _ in range(deploys):
+            begun = len(made.lines("begin"))
+            until(lambda: len(made.lines("begin")) > begun, "it works", within_s=60)  # noqa: B023
+            for worker in started:
+                worker.restart()
+        rows = [row for state in ("ready", "in_flight") for row in jobs_in(made, state)]
+        assert max(row.get("tries", row["deliveries"]) for row in rows) <= 1, rows
+        until(lambda: len(made.ended()) == jobs, "all of them end", within_s=200)
+        assert not made.letters("healthy")
+
+
+def jobs_in(made: Fleet, state: str) -> list[Any]:
+    """The jobs of the queue in a state."""
+    return list(made.server.ok("GET", f"/v0/topics/healthy/jobs?state={state}&limit=1000")["jobs"])
 
 
 @pytest.mark.full
