@@ -302,15 +302,22 @@ async def test_suspects_get_a_process_of_their_own_until_it_ends_by_itself():
             await turns()
         assert [index for index, _ in there.started] == [0, 1, 2]
         assert there.last(2).place.on_demand
+        await there.pass_ms(SETTINGS.suspects_idle_ms)
         await there.end(2, 0)
         await there.pass_ms(60_000)
-        assert len(there.started) == 4, "it was asked for again while it ran"
-        await there.end(2, 0)
-        await there.pass_ms(60_000)
-        assert len(there.started) == 4
+        assert len(there.started) == 3
         there.supervisor.run_suspects()
         await turns()
-        assert len(there.started) == 5
+        assert len(there.started) == 4
+
+
+async def test_suspects_that_are_reported_while_their_process_ends_get_another_one():
+    async with yard(1) as there:
+        there.supervisor.run_suspects()
+        await there.pass_ms(60_000)
+        there.supervisor.run_suspects()
+        await there.end(1, 0)
+        assert [index for index, _ in there.started] == [0, 1, 1]
 
 
 async def test_a_process_for_suspects_comes_back_at_once_and_soon_takes_jobs():

@@ -145,8 +145,9 @@ class QueueSource(Source):
                     await self._report_open()
                 if jobs:
                     await self._deliver(jobs)
-                if work.suspects:
-                    self._feed.hear_suspects(work.suspects)
+                if work.suspects:  # said once
+                    count, work.suspects = work.suspects, 0
+                    self._feed.hear_suspects(count)
 
     # Claims
 

@@ -96,6 +96,7 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
         self._suspected = asyncio.Event()
+        self._suspected_ms = 0
 
     def stop(self) -> None:
         """Let all workers drain and end; a second call ends them at once; a third kills them."""
@@ -107,6 +108,7 @@ class Supervisor:
 
     def run_suspects(self) -> None:
         """Run one more process, for suspects, unless it runs already. It ends by itself once there are none."""
+        self._suspected_ms = self._timing.now_ms()
         self._suspected.set()
 
     async def run(self) -> int:
@@ -147,15 +149,15 @@ class Supervisor:
         """
         failures = hold_ms = 0
         while await unless(self._stopping, self._suspected.wait()):
-            self._suspected.clear()
             ended = await self._run_once(index, hold_ms=hold_ms, on_demand=True)
             if self._stopping.is_set():
                 self._note_death_in_drain(index, ended)
             elif ended.code == 0:
                 log.info("worker %d has no suspects left to run", index)
                 failures = hold_ms = 0
+                if self._timing.now_ms() - self._suspected_ms >= self._settings.suspects_idle_ms:
+                    self._suspected.clear()  # else suspects came while it was about to end
             else:
-                self._suspected.set()
                 failures = 0 if ended.lasted else failures + 1
                 wait_ms = self._wait_ms(failures, self._settings.suspects_restart_max_ms)
                 hold_ms = await self._pause(index, ended, wait_ms)
