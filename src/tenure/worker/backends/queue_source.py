@@ -61,6 +61,7 @@ class QueueSource(Source):
         self._group = isolation.group
         self._suspects = isolation.suspects
         self._heard_ms = 0
+        self._lingers = False
         self._no_push_until_ms = 0
         self._claim_id: str | None = None
 
@@ -98,6 +99,7 @@ class QueueSource(Source):
 
     async def _watched_stream(self) -> None:
         """Read the stream, and end it after ``silence_ms`` without a message."""
+        self._lingers = self._lingers or bool(self._heard_ms)
         self._heard_ms = 0
         began_ms, reading = self._timing.now_ms(), asyncio.ensure_future(self._stream())
         settings = self._settings
@@ -121,6 +123,9 @@ class QueueSource(Source):
 
     async def _stream(self) -> None:
         await self._until_room(0)
+        if self._lingers:  # the broker may not know that the last stream is gone, and feed it
+            await self._client.detach(self._queue)
+            self._lingers = False
         try:
             await self._read()
         except TenureError as error:
