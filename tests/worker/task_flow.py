@@ -93,7 +93,7 @@ class Flow:
         await self.broker.produce(queue, [b"%d" % n for n in range(count)])
         await turns()
 
-    async def start(self, *tasks: Task[Any], executor: Executor | None = None) -> None:
+    async def start(self, *tasks: Task[Any], executor: Executor | None = None, suspects: bool = False) -> None:
         """Declare the queues of tasks and run them; on the loop, unless in ``executor``."""
         link = Link("memory")
         for task in tasks:
@@ -101,7 +101,7 @@ class Flow:
             stats = self.stats[task.queue] = QueueStats()
             runner = Runner(
                 task,
-                backend=QueueBackend(self.client, task.options, link=link),
+                backend=QueueBackend(self.client, task.options, link=link, suspects=suspects),
                 timing=self.timing,
                 settings=self.settings,
                 stats=stats,
