@@ -351,4 +351,5 @@ async def test_a_stop_reaches_the_process_for_suspects_too():
         for index in (0, 1):
             assert there.last(index).heard == [signal.SIGTERM]
             await there.end(index, 0)
+        assert len(there.started) == 2, "none is started again"
         assert await there.running == 0

@@ -14,6 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol
@@ -62,6 +63,7 @@ class Worker:
         self.journal = home / f"{node}.journal"
         self.log = home / f"{node}.log"
         self._read_bytes = 0
+        self.aborts = 0
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")}
         environment |= {"CHAOS_URL": url, "CHAOS_NODE": node, "CHAOS_HOME": str(home)}
         environment |= {"CHAOS_LEASE_MS": str(lease_ms), "CHAOS_MIB_MAX": str(MIB_MAX)}
@@ -84,8 +86,27 @@ class Worker:
         return "working at thread" in self.log.read_text()
 
     def signal(self, number: signal.Signals, fate: str) -> None:
+        """Send a signal to the supervisor, or to all processes where it is none that the supervisor passes on."""
         self.fate = fate
-        self.process.send_signal(number)
+        if number != signal.SIGTERM:
+            for pid in self._children():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+        if number not in (signal.SIGSTOP, signal.SIGCONT):
+            self.process.send_signal(number)
+
+    def _children(self) -> list[int]:
+        with suppress(FileNotFoundError):
+            return [
+                int(pid)
+                for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+            ]
+        return []
+
+    def new_aborts(self) -> int:
+        """How many more of its processes ran out of memory since the last look."""
+        before, self.aborts = self.aborts, self.log.read_text().count("was ended by SIGABRT")
+        return self.aborts - before
 
     @property
     def story(self) -> str:
@@ -152,7 +173,7 @@ class Fleet:
         count = 0
         for queue in QUEUES:
             leases = self.server.ok("GET", f"/v0/topics/{queue}/leases?limit=1000")["leases"]
-            count += sum(lease["node"] == worker.node for lease in leases)
+            count += sum(lease["node"].partition("-")[0] == worker.node for lease in leases)
         return count
 
     # What happens to them
@@ -198,7 +219,7 @@ class Fleet:
     # Looking after them
 
     def tend(self) -> None:
-        """Read what was written, let stopped workers go on, and replace those that ran out of memory."""
+        """Read what was written, let stopped workers go on, and count those that ran out of memory."""
         for worker in self.workers:
             lines = worker.read()
             self.noted += lines
@@ -209,14 +230,15 @@ class Fleet:
             self._bury(worker)
 
     def _bury(self, worker: Worker) -> None:
+        aborts = worker.new_aborts()
+        if aborts:
+            worker.past.append("out of memory")
+            self.done["out of memory"] += aborts
         code = worker.process.poll()
         if code is None or worker.is_gone:
             return
         worker.is_gone = True
-        if code == -signal.SIGABRT:
-            worker.fate = "out of memory"
-            self._count("out of memory")
-        expected = {"killed": -signal.SIGKILL, "out of memory": -signal.SIGABRT}.get(worker.fate, 0)
+        expected = -signal.SIGKILL if worker.fate == "killed" else 0
         assert code == expected, f"{worker.node} ({worker.fate}) ended with {code}:\n{worker.log.read_text()}"
 
     def until(self, condition: Callable[[], bool], what: str) -> None:

@@ -54,7 +54,7 @@ class Order(msgspec.Struct, omit_defaults=True):
 def note(event: str, order: Order, ctx: Context, **more: Any) -> None:
     """One line; a write this small to a file opened for appending is never torn by a kill."""
     line = {"event": event, "id": order.id, "queue": ctx.queue, "seq": ctx.seq, "lease": ctx.job.lease_id}
-    line |= {"node": NODE, "pid": os.getpid(), "deliveries": ctx.deliveries, "at": time.monotonic(), **more}
+    line |= {"node": ctx.job.node, "pid": os.getpid(), "deliveries": ctx.deliveries, "at": time.monotonic(), **more}
     os.write(_journal, json.dumps(line).encode() + b"\n")
 
 

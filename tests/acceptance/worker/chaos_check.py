@@ -14,7 +14,7 @@ from tests.acceptance.worker.chaos_log import Held, Logged
 
 __all__ = ["Verdict", "judge"]
 
-_LOST = frozenset({"expired", "disconnect", "nack"})
+_LOST = frozenset({"expired", "disconnect", "nack", "lost", "returned"})
 _PROVOKED = ("stopped", "killed", "out of memory")
 
 
@@ -101,7 +101,7 @@ def _note(history: History, line: Noted, held: Held) -> None:
         history.extend(line.queue, line.seq, lease=line.lease, outcome="ok", at=at, deadline=deadline)
     if held.how == "acked":
         history.ack(line.queue, line.seq, lease=line.lease, outcome="ok", at=held.ended_at)
-    elif held.how in ("nack", "disconnect"):
+    elif held.how in ("nack", "disconnect", "lost", "returned"):
         history.nack(line.queue, line.seq, lease=line.lease, outcome="ok", at=held.ended_at)
 
 
@@ -114,7 +114,7 @@ def _count_again(verdict: Verdict, covered: list[tuple[Noted, Held]], logged: Lo
         handlings.sort(key=lambda pair: pair[1].deliveries)
         for (before, lease), (after, _) in pairwise(handlings):
             if lease.how in _LOST:
-                why = f"worker {fates[before.node]}" if logged.was_there(lease) else "broker killed"
+                why = f"worker {fates[before.node.partition('-')[0]]}" if logged.was_there(lease) else "broker killed"
                 verdict.again[f"{lease.how}, {why}"] += 1
                 verdict.unprovoked += not any(word in why for word in _PROVOKED)
             else:

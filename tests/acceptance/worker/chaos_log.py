@@ -19,8 +19,10 @@ from tenure.core.events import (
     DeadLettered,
     Event,
     Extended,
+    Lost,
     Opened,
     Released,
+    Returned,
     TopicPut,
     decode,
 )
@@ -74,6 +76,13 @@ class LoggedQueue:
                 for seq in each(event.runs):
                     if (held := self._live(seq, event)) is not None:
                         held.end(event.cause if isinstance(event, Released) else "acked", event.at_ms)
+            case Returned():
+                for seq in each(event.runs):
+                    if (held := self._live(seq, event)) is not None:
+                        held.end("returned", event.at_ms)
+            case Lost():
+                for seq in each(event.runs):
+                    self._lose(seq, event)
             case DeadLettered():
                 for seq in each(event.runs):
                     self._give_up(seq, event)
@@ -105,7 +114,17 @@ class LoggedQueue:
             else:
                 held.end("expired", held.deadline)
 
-    def _live(self, seq: int, event: Acked | Released | Extended) -> Held | None:
+    def _lose(self, seq: int, event: Lost) -> None:
+        """After a grace, or once the lease has run out."""
+        held = self.held[seq][-1] if self.held[seq] else None
+        if held is None or held.how is not None or held.node != event.node:
+            self.problems.append(f"{event!r} is about {seq}, which its node did not hold")
+        elif event.at_ms <= held.deadline:
+            held.end("lost", event.at_ms)
+        else:
+            held.end("expired", held.deadline)
+
+    def _live(self, seq: int, event: Acked | Released | Returned | Extended) -> Held | None:
         """The lease that an event is about; there must be one, and it must not have run out."""
         leases = self.held[seq]
         held = leases[-1] if leases else None

@@ -149,10 +149,13 @@ class Supervisor:
         """
         failures = hold_ms = 0
         while await unless(self._stopping, self._suspected.wait()):
+            if self._stopping.is_set():
+                break
             ended = await self._run_once(index, hold_ms=hold_ms, on_demand=True)
             if self._stopping.is_set():
                 self._note_death_in_drain(index, ended)
-            elif ended.code == 0:
+                break
+            if ended.code == 0:
                 log.info("worker %d has no suspects left to run", index)
                 failures = hold_ms = 0
                 if self._timing.now_ms() - self._suspected_ms >= self._settings.suspects_idle_ms:
