@@ -249,3 +249,12 @@ def test_only_fields_that_still_have_the_wires_default_are_filled_in():
     said = options(durability="fsync", lease="1m", max_deliveries=9)
     assert to_change(said, stored) == {"durability": "fsync", "lease_ms": 60_000}
     assert to_change(options(), stored) == {}
+
+
+async def test_clients_that_hold_jobs_have_nodes_of_their_own_whatever_the_app_is_called():
+    """The hello of a process ends what the node of the one before it holds, and no other's."""
+    app = App("http://127.0.0.1:1", node="w" * 128)
+    async with app, app.new_client(more_streams=1) as first, app.new_client(more_streams=1) as second:
+        assert first.node != second.node
+        assert first.node.startswith("w" * 100)
+        assert app.client.node == "w" * 128

@@ -161,6 +161,29 @@ async def test_deliveries_that_the_broker_forgot_count_as_failures():
     assert kind(await bench.handle(deliveries=41)) == "reject"
 
 
+async def test_deliveries_that_were_no_tries_are_no_failures_however_many_there_were():
+    bench = OneTask(task_that(RAISES, retries=2))
+    for end in ("returned", "lost", "expired"):
+        for _ in range(10):
+            bench.broker.delivery(end)
+    assert kind(await bench.handle(deliveries=31, tries=1)) == "nack"
+    assert bench.broker.asked == 0, "one try is within the retries"
+    bench.broker.delivery("nack", "ValueError: no")
+    bench.broker.delivery("nack", "ValueError: no")
+    assert kind(await bench.handle(deliveries=33, tries=3)) == "reject"
+
+
+async def test_tries_that_the_broker_forgot_count_as_failures_and_returns_do_not():
+    bench = OneTask(task_that(RAISES, retries=40))
+    for _ in range(32):
+        bench.broker.delivery("returned")
+    assert kind(await bench.handle(deliveries=100, tries=41)) == "reject"
+    bench = OneTask(task_that(RAISES, retries=40))
+    for _ in range(32):
+        bench.broker.delivery("expired")
+    assert kind(await bench.handle(deliveries=41, tries=0)) == "nack", "each was a try of a plain claim, and no failure"
+
+
 async def test_without_retries_the_first_failure_rejects():
     bench = OneTask(task_that(RAISES, retries=0))
     assert kind(await bench.handle(deliveries=1)) == "reject"

@@ -36,6 +36,8 @@ def said(caplog: pytest.LogCaptureFixture, part: str) -> threading.Event:
 async def test_the_job_the_line_and_the_whole_time_are_said_once_each(caplog: pytest.LogCaptureFixture) -> None:
     watch = LoopWatch(lambda task: JOB, limit_ms=20, every_ms=10)
     block(said(caplog, "has blocked the event loop for"))
+    time.sleep(0.02)  # it stays blocked: nothing more is said
+    assert len(caplog.messages) == 1
     again = said(caplog, "runs again")
     while not again.is_set():
         await asyncio.sleep(0.001)

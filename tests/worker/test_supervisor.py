@@ -353,3 +353,14 @@ async def test_a_stop_reaches_the_process_for_suspects_too():
             await there.end(index, 0)
         assert len(there.started) == 2, "none is started again"
         assert await there.running == 0
+
+
+async def test_a_stop_while_the_process_for_suspects_waits_for_its_restart_ends_that():
+    async with yard(1) as there:
+        there.supervisor.run_suspects()
+        await turns()
+        await there.end(1, -signal.SIGSEGV)
+        there.supervisor.stop()
+        await there.end(0, 0)
+        assert [index for index, _ in there.started] == [0, 1]
+        assert there.running.done()

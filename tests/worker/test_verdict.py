@@ -8,7 +8,19 @@ import pytest
 
 from tenure.errors import Invalid
 from tenure.worker.backoff import Fixed
-from tenure.worker.verdict import ACKED, Ack, AckPolicy, Nack, Reject, Verdict, VerdictKind, is_failure, verdict_of
+from tenure.worker.verdict import (
+    ACKED,
+    RETURNED,
+    Ack,
+    AckPolicy,
+    Nack,
+    NotTried,
+    Reject,
+    Verdict,
+    VerdictKind,
+    is_failure,
+    verdict_of,
+)
 
 ACK_FIRST, ACK, MANUAL = AckPolicy.ACK_FIRST, AckPolicy.ACK, AckPolicy.MANUAL
 REJECT_ON_ERROR, NACK_ON_ERROR = AckPolicy.REJECT_ON_ERROR, AckPolicy.NACK_ON_ERROR
@@ -44,6 +56,7 @@ def test_a_handler_that_raises(policy: AckPolicy, expected: Any):
         (Nack(), Verdict(VerdictKind.NACK)),
         (Nack("busy", delay="2s"), Verdict(VerdictKind.NACK, 2_000, "busy")),
         (Nack(delay=0), Verdict(VerdictKind.NACK, 0)),
+        (NotTried(), RETURNED),
         (Reject("unknown address"), Verdict(VerdictKind.REJECT, None, "unknown address")),
         (Reject(), Verdict(VerdictKind.REJECT, None, "rejected by its handler")),
     ],

@@ -103,6 +103,12 @@ class Worker:
             ]
         return []
 
+    def kill(self) -> None:
+        """Leave nothing behind."""
+        if self.process.poll() is None:
+            self.signal(signal.SIGKILL, "killed")
+        self.process.wait(PATIENCE_S)
+
     def new_aborts(self) -> int:
         """How many more of its processes ran out of memory since the last look."""
         before, self.aborts = self.aborts, self.log.read_text().count("was ended by SIGABRT")
@@ -280,9 +286,7 @@ class Fleet:
     def close(self) -> None:
         """Leave nothing behind, however the test ended."""
         for worker in self.workers:
-            if worker.process.poll() is None:
-                worker.process.kill()
-            worker.process.wait(PATIENCE_S)
+            worker.kill()
         self.server.close()
 
 
