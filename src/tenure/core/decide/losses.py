@@ -62,7 +62,7 @@ def begin(state: State, command: Begin, now_ms: int, payloads: Payloads) -> Deci
     if group is None:
         raise Conflict(f"job {seq} was claimed without isolate: run it without a begin", code="not_isolated", seq=seq)
     reply = replies.BegunJob(topic.name, seq)
-    if seq in queue.begun:
+    if seq in queue.suspects.begun:
         return None, reply, Level.WRITTEN
     if _has_begun(state, group, now_ms):
         raise Conflict(
@@ -78,7 +78,7 @@ def _has_begun(state: State, group: str, now_ms: int) -> bool:
     return any(
         lease is not None and lease.deadline_ms >= now_ms and queue.leases.group(queue.in_flight[seq]) == group
         for queue in _begun_queues(state)
-        for seq in queue.begun
+        for seq in queue.suspects.begun
         for lease in (queue.holder(seq),)
     )
 
@@ -86,14 +86,14 @@ def _has_begun(state: State, group: str, now_ms: int) -> bool:
 def _begun_queues(state: State) -> Iterator[Queue]:
     for topic_id in state.begun_queues:
         queue = state.by_id[topic_id].queue
-        if queue is not None and queue.begun:
+        if queue is not None and queue.suspects.begun:
             yield queue
 
 
 def _retry_ms(state: State, queue: Queue, seq: int) -> int:
     """Return after how long a job comes back if it is lost: twice as long each time, within the limit."""
     settings = state.settings
-    return min(settings.begun_retry_ms << min(queue.pasts.get(seq).begun, 32), settings.begun_retry_ms_max)
+    return min(settings.begun_retry_ms << min(queue.suspects.pasts.get(seq).begun, 32), settings.begun_retry_ms_max)
 
 
 def end_node(state: State, command: EndNode, now_ms: int, payloads: Payloads) -> Steps[tuple[replies.EndedNode, int]]:
