@@ -98,7 +98,7 @@ class Exposition:
         gauges = {name: Family(f"tenure_queue_{name}", "gauge", "Of a queue, now.") for name in _QUEUE_GAUGES}
         dead = Family("tenure_queue_dead_lettered_total", "counter", "Jobs moved to the dead letters.")
         expired = Family("tenure_queue_expired_total", "counter", "Jobs whose lease ran out.")
-        lost = Family("tenure_queue_lost_total", "counter", "Jobs whose worker was lost, each time.")
+        lost = Family("tenure_queue_lost_total", "counter", "Jobs whose worker was lost.")
         names = list(visible_names(broker, call))
         for number, name in enumerate(names[: self._topics_max], 1):
             if number % _TURN == 0:
