@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tenure import Broker
+import pytest
+
+from tenure import Broker, Conflict
 from tenure.broker.serving.streams import WorkStream
 from tenure.testing.clock import ManualClock
 from tests.kit.brokers import make_queue, numbers, start, turn
@@ -164,6 +166,25 @@ async def test_a_cap_in_flight_holds_for_suspects_too(broker: Broker) -> None:
     other = broker.work("q", node="w", max_count=8, isolate=True)
     await turn()
     assert (stream.held_count, other.held_count) == (2, 0)
+
+
+async def test_a_suspect_that_runs_long_lets_the_next_one_begin_and_is_not_blamed_any_more(
+    broker: Broker, clock: ManualClock
+) -> None:
+    await make_queue(broker, "other")
+    await make_queue(broker, lease_ms=600_000)
+    await lose(broker, await hold(broker, 2))
+    grant = await broker.claim("q", node="s", max_count=2, isolate=True, group="g", suspects=True)
+    lease_id = grant.lease_id or ""
+    await broker.begin("q", node="s", seq=1, lease_id=lease_id)
+    clock.advance(WAIT_MS - 1)
+    with pytest.raises(Conflict) as refused:
+        broker.begin("q", node="s", seq=2, lease_id=lease_id)
+    assert refused.value.code == "busy"
+    clock.advance(1)
+    await broker.begin("q", node="s", seq=2, lease_id=lease_id)
+    await broker.end_node("q", node="s", seqs=[1, 2])
+    assert [(broker.job("q", seq).tries, broker.job("q", seq).lost) for seq in (1, 2)] == [(0, 2), (1, 2)]
 
 
 async def test_suspects_that_wait_are_no_holes_that_keep_fresh_work_back(broker: Broker) -> None:

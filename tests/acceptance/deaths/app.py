@@ -32,13 +32,14 @@ app = App(os.environ.get("DEATHS_URL", "http://127.0.0.1:4000"))
 
 class Order(msgspec.Struct, omit_defaults=True):
     """One job: ``takes_ms`` is how long it runs; ``kills`` that it ends its worker after that; ``blocks`` that it stops
-    the event loop meanwhile.
+    the event loop meanwhile, ``once`` that it does so the first time alone.
     """
 
     n: int
     takes_ms: int = 0
     kills: bool = False
     blocks: bool = False
+    once: bool = False
 
 
 class Line(msgspec.Struct):
@@ -73,13 +74,24 @@ def die() -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+def is_due(order: Order) -> bool:
+    """Whether a job does what it is there for: always, or only the first time that it is run."""
+    if not order.once:
+        return True
+    try:
+        Path(f"{os.environ['DEATHS_JOURNAL']}.{order.n}").touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
 async def run(order: Order) -> None:
     note("begin", order)
     if order.blocks:
         time.sleep(order.takes_ms / 1000)
     else:
         await asyncio.sleep(order.takes_ms / 1000)
-    if order.kills:
+    if order.kills and is_due(order):
         die()
     note("end", order)
 

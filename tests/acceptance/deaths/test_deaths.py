@@ -217,6 +217,51 @@ def jobs_in(made: Fleet, state: str) -> list[Any]:
 
 @pytest.mark.full
 @pytest.mark.timeout(900)
+def test_a_suspect_of_an_hour_stops_nobody(tmp_path: Path) -> None:
+    """It was lost twice, runs alone, and the job that kills waits behind it for its own trial."""
+    with fleet(tmp_path, settings=QUICK) as made:
+        made.declare("healthy")
+        long = {"n": 500_000, "takes_ms": 3_600_000}
+        made.put("healthy", [long, *orders(40, takes_ms=500, poisons=1)])
+        made.worker("--processes", "2")
+        hold_to_the_bar(made, 40, queue="healthy", within_s=600)
+        assert len([line for line in made.lines("begin") if line.n == 500_000]) >= 2
+        assert made.server.counts("healthy") == (0, 1), "it still runs"
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_fresh_work_goes_on_at_half_the_pace_at_least_while_suspects_are_run(tmp_path: Path) -> None:
+    """Jobs of a minute, sixty times faster: 2 processes with 100 slots each, and one death among them."""
+    with fleet(tmp_path, settings=QUICK) as made:
+        made.declare("healthy")
+        made.put("healthy", [{"n": n, "takes_ms": 1_000} for n in range(1_500)])
+        made.worker("--processes", "2")
+        until(lambda: len(made.ended()) >= 600, "it works", within_s=60)
+        undisturbed = pace(made, range(1_000_000))
+        made.put("healthy", [{"n": 1_000_000, "takes_ms": 100, "kills": True, "once": True}])
+        made.put("healthy", [{"n": n, "takes_ms": 1_000} for n in range(2_000, 6_000)])
+        until(lambda: len(made.lines("begin", kills=True)) >= 1, "it kills", within_s=60)
+        died = time.monotonic()
+        until(lambda: made.server.queue("healthy")["suspects"] > 0, "suspects wait", within_s=30)
+        until(lambda: not made.server.queue("healthy")["suspects"] or not fresh_left(made), "they end", within_s=300)
+        disturbed = pace(made, range(2_000, 6_000), since=died)
+        print(f"fresh work: {undisturbed:.0f}/s undisturbed, {disturbed:.0f}/s meanwhile")
+        assert disturbed >= 0.5 * undisturbed
+
+
+def fresh_left(made: Fleet) -> bool:
+    return made.server.queue("healthy")["ready"] > made.server.queue("healthy")["suspects"]
+
+
+def pace(made: Fleet, numbers: range, *, since: float = 0) -> float:
+    """How many of these jobs ended in a second, from a moment on."""
+    ends = [line.at for line in made.lines("end", kills=False) if line.n in numbers and line.at >= since]
+    return len(ends) / (max(ends) - (since or min(ends)))
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
 def test_a_hundred_drains_in_the_middle_of_a_thousand_jobs_cost_no_try(tmp_path: Path) -> None:
     with fleet(tmp_path) as made:
         made.declare("healthy", tries_max=3)
