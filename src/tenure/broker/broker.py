@@ -41,7 +41,7 @@ from tenure.contract.commands import (
     Reaches,
     Strip,
 )
-from tenure.contract.names import check_node, describe_value
+from tenure.contract.names import check_node, check_topic_name, describe_value
 from tenure.contract.replies import (
     Difference,
     Extended,
@@ -194,7 +194,7 @@ class Broker(CommandMethods):
             return serving.long_commands.refuse_later(refusal)
         if serving.streams.by_node and isinstance(command, OfHolder):
             serving.streams.note_sign_of_life(cast("Settled | Extended", answer.reply), command.node)
-        if serving.graces:
+        if serving.graces.by_node:
             self._end_graces(command)
         serving.settle()
         return answer
@@ -235,7 +235,7 @@ class Broker(CommandMethods):
         serving, topic, wait_ms = self._serving, command.topic, command.wait_ms
         if serving.must_check or self._engine.log.failed is not None:
             serving.check_writable()
-        if serving.graces and isinstance(command.node, str):
+        if serving.graces.by_node and isinstance(command.node, str):
             serving.graces.heard(command.node)
         found = self._state.topics.get(topic) if topic.__class__ is str else None
         if (
@@ -302,7 +302,8 @@ class Broker(CommandMethods):
 
     def suspects(self, topic: str) -> int:
         """Return how many suspects wait on a queue; 0 where there is no such queue."""
-        found = self._state.topics.get(topic)
+        self._serving.check_open()
+        found = self._state.find(check_topic_name(topic))
         return 0 if found is None or found.queue is None else waiting_count(found, found.queue)
 
     def detach(self, topic: str | None = None, *, node: str | None = None) -> int:
