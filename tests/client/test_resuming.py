@@ -15,6 +15,7 @@ from tenure.client.streams.resuming import Resuming
 from tenure.client.streams.watch import Events, Watch, parse_starts
 from tenure.client.streams.work import Work
 from tenure.contract.bodies import WatchBody
+from tenure.contract.commands import Claim
 
 Word = bytes | WireError | float
 """A part of a script: a chunk or an error for the next read, or seconds that pass before it."""
@@ -161,7 +162,7 @@ def test_items_that_came_with_an_error_are_given_out_before_it(code: int, error:
 
 def test_jobs_that_came_with_an_error_are_given_out_before_it() -> None:
     hand = Hand()
-    work = Work(hand.session, "q", node=None, max_count=5, lease_ms=None)
+    work = Work(hand.session, "q", Claim(node="n"), max_count=5)
     assert [job.seq for job in hand.run(work.next(), JOB + JOB + last_word(404, "topic_not_found"))] == [1, 1]
     for _ in range(2):
         with pytest.raises(NotFound):
@@ -170,10 +171,25 @@ def test_jobs_that_came_with_an_error_are_given_out_before_it() -> None:
 
 def test_jobs_that_came_with_the_start_of_too_long_an_event_are_given_out_before_the_error() -> None:
     hand = Hand(frame_bytes_max=1_000)
-    work = Work(hand.session, "q", node=None, max_count=5, lease_ms=None)
+    work = Work(hand.session, "q", Claim(node="n"), max_count=5)
     assert len(hand.run(work.next(), JOB + b"event: job\ndata: " + b"x" * 2_000)) == 1
     with pytest.raises(Overloaded, match="longer than 1000 bytes"):
         hand.run(work.next(), b"x")
+
+
+def test_a_work_stream_asks_to_isolate_and_notes_how_many_suspects_wait() -> None:
+    hand = Hand()
+    work = Work(hand.session, "q", Claim(node="n", isolate=True, group="g", suspects=True), max_count=5)
+    said = b'event: suspects\ndata: {"topic":"q","suspects":%d}\n\n'
+    assert hand.run(work.next(), said % 3) == []
+    assert work.suspects == 3
+    assert [job.seq for job in hand.run(work.next(), said % 5 + JOB)] == [1]
+    assert work.suspects == 5
+    assert work._request.path.endswith("/work?node=n&max=5&isolate=true&group=g&suspects=true")
+
+
+def test_a_work_stream_that_does_not_isolate_asks_as_it_always_did() -> None:
+    assert Work(Hand().session, "q", Claim(node="n"), max_count=5)._request.path.endswith("/work?node=n&max=5")
 
 
 def sources(hand: Hand) -> list[Resuming[Any]]:
@@ -203,7 +219,7 @@ def test_a_stream_that_is_closed_while_it_is_read_ends_and_does_not_come_back(wh
 def test_a_stream_that_is_closed_while_it_opens_is_not_read(which: int) -> None:
     hand = Hand()
     hand.answers = [SESSION] if which == 1 else []
-    work = Work(hand.session, "q", node=None, max_count=5, lease_ms=None)
+    work = Work(hand.session, "q", Claim(node="n"), max_count=5)
     every: list[Work | Resuming[Any]] = [*sources(hand), work]
     source = every[which]
     plan: Plan[Any] = source.next()

@@ -70,6 +70,23 @@ async def test_a_queue_is_told_by_its_depths_and_its_ages(broker: Broker, clock:
     assert 'tenure_queue_ready{topic="dead"}' not in found
 
 
+async def test_losses_returns_and_suspects_are_counted(broker: Broker, clock: ManualClock):
+    await broker.put_topic("jobs", {"type": "queue", "lease_ms": 1_000})
+    await broker.produce("jobs", [b"1"] * 10)
+    await broker.claim("jobs", node="w", max_count=3, isolate=True)
+    await broker.return_jobs("jobs", node="w", seqs=[1])
+    clock.advance(2_000)
+    claimed = await broker.claim("jobs", node="v", isolate=True, suspects=True)
+    assert claimed.lease_id is not None
+    await broker.begin("jobs", node="v", seq=2, lease_id=claimed.lease_id)
+    found = parse((await make(broker, clock).get("/v0/metrics", headers=LOCAL)).raw.decode())
+    assert found['tenure_queue_lost_total{topic="jobs"}'] == found["tenure_lost_total"] == 2
+    assert (found["tenure_returned_total"], found["tenure_begun_total"]) == (1, 1)
+    assert found["tenure_expired_total"] == 2, "their leases ran out"
+    assert found['tenure_queue_suspects{topic="jobs"}'] == 1
+    assert found['tenure_queue_ready{topic="jobs"}'] == 9
+
+
 async def test_histograms_are_cumulative(broker: Broker, clock: ManualClock):
     await filled(broker, clock)
     found = parse((await make(broker, clock).get("/v0/metrics", headers=LOCAL)).raw.decode())

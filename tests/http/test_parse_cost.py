@@ -12,8 +12,8 @@ from time import thread_time
 import msgspec
 import pytest
 
-from tenure.contract.bodies import DiffBody, WatchBody
-from tenure.contract.commands import Ack, Claim, DeleteRecords, Nack, RedriveFields, RouterFields
+from tenure.contract.bodies import DiffBody, HelloBody, WatchBody
+from tenure.contract.commands import Ack, Begin, Claim, DeleteRecords, Nack, RedriveFields, Return, RouterFields
 from tenure.contract.config_body import ConfigBody
 from tenure.core.paging import after_number
 from tenure.core.tag_match import parse_match
@@ -30,12 +30,15 @@ TARGET_BYTES = 8 * 1024
 
 SCHEMAS: dict[type[msgspec.Struct], bytes] = {
     Ack: b'"node":"n","seqs":[1]',
+    Begin: b'"node":"n","seq":1,"lease_id":"lease_1"',
     Claim: b'"node":"n"',
     ConfigBody: b'"ttl_ms":1',
     DeleteRecords: b'"before_seq":1',
     DiffBody: b'"limit":1',
+    HelloBody: b'"node":"n","queues":["a"]',
     Nack: b'"node":"n","seqs":[1]',
     RedriveFields: b'"limit":1',
+    Return: b'"node":"n","seqs":[1]',
     RouterFields: b'"source":"a","dest":"b"',
     WatchBody: b'"topics":{"a":{}}',
 }
@@ -101,6 +104,11 @@ OURS: dict[str, tuple[type[msgspec.Struct], bytes]] = {
     "many seqs": (Ack, filled(b'{"node":"n","seqs":[', b"1,", b"1]}")),
     "many leases": (Nack, filled(b'{"node":"n","seqs":[1],"lease_ids":[', b'"\\n",', b'"a"]}')),
     "many nodes": (DiffBody, filled(b'{"node":[', b'"n",', b'"n"]}')),
+    "many queues of a worker": (HelloBody, filled(b'{"node":"n","queues":[', b'"n",', b'"m"]}')),
+    "many jobs begun": (
+        HelloBody,
+        filled(b'{"node":"n","queues":[],"gone":[{"node":"n","begun":{"a":[', b"1,", b"1]}}]}"),
+    ),
     "many topics": (WatchBody, filled(b'{"topics":{', b'"n":{},', b'"m":{}}}')),
     "long topics": (
         WatchBody,

@@ -67,6 +67,19 @@ CALLS: dict[str, list[tuple[str, Any]]] = {
     "POST /v0/topics/:topic/claim": [(f"{T}/claim", {"node": "w", "max": 9})],
     "POST /v0/topics/:topic/ack": [(f"{T}/ack", {"node": "w", "seqs": [1]})],
     "POST /v0/topics/:topic/nack": [(f"{T}/nack", {"node": "held", "seqs": [1], "dead": True})],
+    "POST /v0/topics/:topic/return": [
+        (f"{T}/return", {"node": "held", "seqs": [1]}),
+        ("/v0/topics/red.q/return", {"node": "held", "seqs": [1]}),
+    ],
+    "POST /v0/topics/:topic/begin": [
+        (f"{T}/begin", {"node": "held", "seq": 1, "lease_id": "lease_1"}),
+        ("/v0/topics/red.q/begin", {"node": "held", "seq": 1, "lease_id": "lease_1"}),
+    ],
+    "POST /v0/workers/hello": [
+        ("/v0/workers/hello", {"node": "w", "queues": ["blue.q", "blue.none"]}),
+        ("/v0/workers/hello", {"node": "w", "queues": [], "gone": [{"node": "held", "begun": {"blue.q": [1]}}]}),
+        ("/v0/workers/hello", {"node": "w", "queues": []}),
+    ],
     "POST /v0/topics/:topic/extend": [(f"{T}/extend", {"node": "held", "seqs": [1], "lease_ms": 1000})],
     "POST /v0/topics/:topic/redrive": [
         (f"{T}/redrive", {}),

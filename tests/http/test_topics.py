@@ -196,7 +196,7 @@ async def test_get_of_a_queue_counts_its_jobs(site: Site) -> None:
     assert set(reply.json) == STATE | {"queue"}
     assert reply["queue"] == {
         **{"ready": 1, "in_flight": 0, "delayed": 1, "parked": 0},
-        **{"dead": 0, "dead_lettered": 0, "oldest_ready_ms": 20, "ack_holes": 0},
+        **{"dead": 0, "dead_lettered": 0, "oldest_ready_ms": 20, "ack_holes": 0, "suspects": 0},
     }
 
 

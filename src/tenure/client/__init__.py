@@ -14,9 +14,11 @@ from tenure.client.settings import ClientSettings
 from tenure.client.streams.feed import AsyncFeed, Feed
 from tenure.client.streams.watch import WatchEvent
 from tenure.client.transport.wire import AsyncStream, AsyncWire, Request, Response, Stream, Wire, WireError
+from tenure.contract.bodies import Gone
 from tenure.contract.options import AppendOptions, ClaimOptions, LeaseOptions, RedriveOptions, RouterOptions
 from tenure.contract.replies import (
     BackoffInfo,
+    BegunJob,
     CaughtUp,
     Claimed,
     ClusterInfo,
@@ -29,6 +31,7 @@ from tenure.contract.replies import (
     FeatureInfo,
     Gap,
     Health,
+    HelloReply,
     Job,
     JobInfo,
     JobPage,
@@ -68,6 +71,7 @@ __all__ = [
     "BackoffFields",
     "BackoffInfo",
     "BackoffPatch",
+    "BegunJob",
     "CaughtUp",
     "ClaimOptions",
     "Claimed",
@@ -84,8 +88,10 @@ __all__ = [
     "FeatureInfo",
     "Feed",
     "Gap",
+    "Gone",
     "Health",
     "HeldJob",
+    "HelloReply",
     "Job",
     "JobInfo",
     "JobPage",

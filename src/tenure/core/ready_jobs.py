@@ -188,7 +188,8 @@ def _clear(topic: Topic, queue: Queue, lo: int, hi: int) -> bool:
 
 
 def ack_holes(topic: Topic, queue: Queue) -> int:
-    """Return how many maximal runs of unacked seqs lie below the highest acked one, parked and delayed jobs aside.
+    """Return how many maximal runs of unacked seqs lie below the highest acked one, parked and delayed jobs aside, and
+    suspects that wait: a worker that gets no fresh work for their sake could not take them instead.
 
     They are counted on the bitmaps, at the cost of their compressed size: about a microsecond for every 65,536 seqs.
     """
@@ -198,6 +199,8 @@ def ack_holes(topic: Topic, queue: Queue) -> int:
     settled = topic.dead | queue.delayed
     if queue.parked:
         settled.update(queue.parked)
+    if queue.suspects.ready:
+        settled |= queue.suspects.ready
     settled.remove_range(hi + 1, (1 << 63))
     settled.add_range(lo - 1, lo)
     # A hole starts after every settled seq (or the edge of the floor) whose follower is not settled; the highest acked

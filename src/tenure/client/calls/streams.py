@@ -10,7 +10,7 @@ from tenure.client.streams.watch import Events, Watch, WatchEvent, parse_starts
 from tenure.client.streams.work import Work
 from tenure.contract.bodies import WatchBody
 from tenure.contract.commands import Claim
-from tenure.contract.replies import Gap, Lifecycle
+from tenure.contract.replies import Gap, Job, Lifecycle
 from tenure.contract.values import check_whole
 
 __all__ = ["events", "watch", "work"]
@@ -26,7 +26,7 @@ def work(
     isolate: bool = False,
     group: str | None = None,
     suspects: bool = False,
-) -> Work:
+) -> Source[list[Job]]:
     """Stream jobs as they come, in lists; an empty list is a heartbeat. At most ``max_count`` are held at once. They
     are given back when the stream ends, unless `detach` came before. It does not reconnect. ``isolate``, ``group`` and
     ``suspects`` are those of a claim; isolated jobs stay for a while when the stream ends.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from tenure.contract.commands import Claim
 from tenure.contract.names import check_key, check_node
@@ -79,10 +79,11 @@ def check_claim(command: Claim, settings: Settings) -> None:
 
 def check_isolation(command: Claim) -> None:
     """Raise Invalid for what a claim cannot ask for about isolation."""
-    check_flag(command.isolate, "isolate")
+    if command.isolate is not True:
+        check_flag(command.isolate, "isolate")
     if command.group is not None:
         check_node(command.group)
-    if check_flag(command.suspects, "suspects") and not command.isolate:
+    if command.suspects is not False and check_flag(command.suspects, "suspects") and not command.isolate:
         raise Invalid("suspects needs isolate: a worker that takes them may be lost with them", field="suspects")
 
 
@@ -108,9 +109,14 @@ def _lease(
     redelivered = {seq: counts[seq] + 1 for seq in each(runs) if seq in counts} if counts else {}
     if ready < 0:
         ready = 0
-    claimed = Claimed(now_ms, topic.id, number, node, deadline_ms, runs, command.claim_id)
+    claimed: Claimed
     if command.isolate and isolates(state, command):
-        claimed = _isolated(claimed, command)
+        group = command.group or node
+        claimed = ClaimedIsolated(
+            now_ms, topic.id, number, node, deadline_ms, runs, command.claim_id, group, command.suspects
+        )
+    else:
+        claimed = Claimed(now_ms, topic.id, number, node, deadline_ms, runs, command.claim_id)
     if command.auto_ack:
         acked = Acked(now_ms, topic.id, runs, payloads.weigh(topic, runs), node)
         return [claimed, acked], Grant(topic.name, node, 0, 0, jobs, redelivered, ready), LEVELS[config.durability]
@@ -119,11 +125,6 @@ def _lease(
     if queue.suspects.pasts.jobs:
         grant = _with_pasts(grant, state, queue, command, runs, delivered=1)
     return claimed, grant, lease_level(config)
-
-
-def _isolated(claimed: Claimed, command: Claim) -> ClaimedIsolated:
-    group = command.group or command.node
-    return ClaimedIsolated(**asdict(claimed), group=group, only_suspects=command.suspects)
 
 
 def _with_pasts(

@@ -83,7 +83,11 @@ def begun(state: State, event: Begun, location: int) -> None:
     if topic is None or topic.queue is None:
         return
     state.pass_time(topic, event.at_ms)
-    topic.queue.suspects.begun.update(dict.fromkeys(each(event.runs), event.retry_ms))
+    begun = topic.queue.suspects.begun
+    for seq in each(event.runs):
+        begun.pop(seq, None)
+        if not event.is_over:
+            begun[seq] = event.at_ms, event.retry_ms
     state.begun_queues.add(topic.id)
 
 

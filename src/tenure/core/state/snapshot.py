@@ -58,7 +58,7 @@ class QueueSnapshot(msgspec.Struct, frozen=True, array_like=True):
     copies: list[tuple[int, int, int]] = []
     lost: int = 0
     pasts: tuple[bytes, bytes] = (b"", b"")
-    begun: tuple[bytes, bytes] = (b"", b"")
+    begun: list[tuple[int, int, int]] = []
 
 
 class TopicSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -276,7 +276,7 @@ def _queue_snapshot(queue: Queue) -> QueueSnapshot:
         [(seq, copy >> 64, copy & _LOW) for seq, copy in sorted(queue.copies.items())],
         queue.lost,
         _columns(queue.suspects.pasts.dump()),
-        _columns(sorted(queue.suspects.begun.items())),
+        [(seq, at_ms, retry_ms) for seq, (at_ms, retry_ms) in sorted(queue.suspects.begun.items())],
     )
 
 
@@ -296,7 +296,7 @@ def _queue_from(snapshot: QueueSnapshot) -> Queue:
     queue.uniques = {key: seq for seq, key in snapshot.uniques}
     queue.lost = snapshot.lost
     queue.suspects.pasts.restore(_pairs(snapshot.pasts))
-    queue.suspects.begun.update(_pairs(snapshot.begun))
+    queue.suspects.begun.update((seq, (at_ms, retry_ms)) for seq, at_ms, retry_ms in snapshot.begun)
     queue.suspects.restore(cursor=queue.cursor, held=queue.in_flight, delayed=queue.delayed, parked=queue.parked)
     queue.plan(0)  # wall delays are planned again once the offset is known
     return queue

@@ -27,7 +27,8 @@ class SuspectLine:
 
     ``pasts`` has the jobs that were returned or lost; those that were lost since their last verdict wait in ``ready``,
     unless they are held, delayed or parked. ``ahead`` are suspects at or above the cursor, ready or in flight: they are
-    not fresh. ``begun`` are held jobs that their worker began, with the time after which they come back if it is lost.
+    not fresh. ``begun`` are held jobs that their worker began: when, and after how many ms they come back if it is
+    lost.
 
     Not in a snapshot: ``since_ms`` is when the first of them began to wait, or a claim for suspects last took one;
     ``borrowed`` is the suspect that an ordinary claim of a group took last. Both only decide whether a claim may have a
@@ -40,7 +41,7 @@ class SuspectLine:
         self.pasts = Pasts()
         self.ready = BitMap64()
         self.ahead = BitMap64()
-        self.begun: dict[int, int] = {}
+        self.begun: dict[int, tuple[int, int]] = {}
         self.since_ms = 0
         self.borrowed: dict[str, int] = {}
 
@@ -92,12 +93,12 @@ class SuspectLine:
         """Count a loss of a held job's worker; return after how many ms the job comes back. It was a try only if the
         job was begun.
         """
-        past, retry_ms = self.pasts.get(seq), self.begun.get(seq)
-        if retry_ms is None:
+        past, begun = self.pasts.get(seq), self.begun.get(seq)
+        if begun is None:
             self.pasts.put(seq, past._replace(spared=past.spared + 1, lost=past.lost + 1))
             return 0
         self.pasts.put(seq, past._replace(lost=past.lost + 1, begun=past.begun + 1))
-        return retry_ms
+        return begun[1]
 
     def clear(self, seq: int) -> None:
         """Note a verdict on a job: it is no suspect any more."""

@@ -24,7 +24,7 @@ __all__ = ["TEXT_TYPE", "Exposition", "Family", "Traffic", "as_text", "histogram
 TEXT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 _TURN: Final = 50
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-_QUEUE_GAUGES: Final = ("ready", "in_flight", "delayed", "parked", "oldest_ready_ms", "ack_holes")
+_QUEUE_GAUGES: Final = ("ready", "suspects", "in_flight", "delayed", "parked", "oldest_ready_ms", "ack_holes")
 
 
 class Family(msgspec.Struct):
@@ -98,6 +98,7 @@ class Exposition:
         gauges = {name: Family(f"tenure_queue_{name}", "gauge", "Of a queue, now.") for name in _QUEUE_GAUGES}
         dead = Family("tenure_queue_dead_lettered_total", "counter", "Jobs moved to the dead letters.")
         expired = Family("tenure_queue_expired_total", "counter", "Jobs whose lease ran out.")
+        lost = Family("tenure_queue_lost_total", "counter", "Jobs whose worker was lost.")
         names = list(visible_names(broker, call))
         for number, name in enumerate(names[: self._topics_max], 1):
             if number % _TURN == 0:
@@ -113,17 +114,20 @@ class Exposition:
                 for gauge, family in gauges.items():
                     family.samples.append(("", label, getattr(about.queue, gauge)))
                 dead.samples.append(("", label, about.queue.dead_lettered))
-                expired.samples.append(("", label, _expired(broker, name)))
+                for family, ended in zip((expired, lost), _ended(broker, name), strict=True):
+                    family.samples.append(("", label, ended))
         count = Family("tenure_topics", "gauge", "Topics.", [("", {}, len(names))])
         omitted = Family("tenure_topics_omitted", "gauge", "Topics without numbers of their own here.")
         omitted.samples.append(("", {}, max(0, len(names) - self._topics_max)))
-        return [count, omitted, *sizes.values(), *gauges.values(), dead, expired]
+        return [count, omitted, *sizes.values(), *gauges.values(), dead, expired, lost]
 
 
-def _expired(broker: Broker, name: str) -> int:
-    """Return how many leases of a queue's jobs expired; the number is in the state and in no reply of the contract."""
+def _ended(broker: Broker, name: str) -> tuple[int, int]:
+    """Return how many jobs of a queue expired and how many were lost; both are in the state and in no reply of the
+    contract.
+    """
     topic = broker._state.find(name)
-    return topic.queue.expired if topic is not None and topic.queue is not None else 0
+    return (topic.queue.expired, topic.queue.lost) if topic is not None and topic.queue is not None else (0, 0)
 
 
 def totals(broker: Broker) -> Iterator[Family]:

@@ -39,15 +39,15 @@ async def hello(context: Context, call: Call) -> Response:
     broker = context.broker
     if broker.keeps_tries:
         for gone in body.gone:
-            await _end(broker, gone, list(queues), body)
+            await _end(broker, gone, body)
     suspects = {name: count for name in queues if (count := broker.suspects(name))}
     return as_fields(call, HelloReply(broker.keeps_tries, suspects), 0.0)
 
 
-async def _end(broker: Broker, gone: Gone, queues: list[str], body: HelloBody) -> None:
-    """End what one process held on these queues, and log it."""
+async def _end(broker: Broker, gone: Gone, body: HelloBody) -> None:
+    """End what one process held on the queues of its successor and on those where it had begun jobs, and log it."""
     lost = returned = 0
-    for name in queues:
+    for name in dict.fromkeys((*body.queues, *gone.begun)):
         try:
             ended: EndedNode = await broker.end_node(
                 name, node=gone.node, seqs=gone.begun.get(name, ()), exit_code=gone.exit_code
