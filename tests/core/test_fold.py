@@ -208,8 +208,8 @@ def test_every_live_job_is_in_exactly_one_place(seed: int) -> None:
             assert len(live) == topic.count
             if queue is None:
                 continue
-            waiting = (queue.reclaim, queue.suspects.ready, queue.delayed, queue.parked)
-            places = [set(queue.in_flight), *map(set, waiting)]
+            places = [set(queue.in_flight), set(queue.reclaim), set(queue.delayed), set(queue.parked)]
+            places.append(set(queue.suspects.ready))
             known = set().union(*places)
             assert sum(map(len, places)) == len(known), "in no two"
             assert known <= live, "and none that is gone"
