@@ -16,7 +16,7 @@ import pytest
 from tenure import Broker, Invalid, Record
 from tenure.testing.clock import ManualClock
 from tests.kit.brokers import make_queue, snapshot
-from tests.kit.nonsense import BAD, GOOD, arguments_for
+from tests.kit.nonsense import BAD, GOOD, HELD_ALONE, arguments_for
 from tests.kit.rules import Rules
 
 NAN = float("nan")
@@ -27,6 +27,8 @@ HANDED_ON = 1
 
 async def prepare(broker: Broker) -> None:
     """A broker with something of everything in it."""
+    await make_queue(broker, "i", jobs=1)
+    assert (await broker.claim("i", node="w", isolate=True)).lease_id == HELD_ALONE
     await make_queue(broker, jobs=9, dlq_strategy="block", dead_letter="dead", retry_backoff={"min_ms": 100})
     await broker.produce("q", [Record(data=b"t", tag="x", meta=b"{}", unique_key="u")], idempotency_key="k")
     await broker.produce("q", [b"c"], client_id="c", client_seq=1)
@@ -70,7 +72,9 @@ async def test_nonsense_is_refused_and_changes_nothing(broker: Broker, method: s
     assert broker._serving.readings == {}
 
 
-@pytest.mark.parametrize("argument", ["node", "max_count", "lease_ms", "claim_id", "auto_ack"])
+@pytest.mark.parametrize(
+    "argument", ["node", "max_count", "lease_ms", "claim_id", "auto_ack", "isolate", "group", "suspects"]
+)
 @pytest.mark.parametrize("how", ["wait", "cohort", "beside a stream"])
 async def test_a_claim_that_would_wait_is_refused_at_once(broker: Broker, argument: str, how: str) -> None:
     await make_queue(broker, claim_jitter_ms=100 if how == "cohort" else 0)

@@ -68,6 +68,10 @@ CALLS: dict[str, Callable[[Broker], object]] = {
     "ack": lambda b: b.ack("q", node="w", seqs=[1]),
     "nack": lambda b: b.nack("q", node="w", seqs=[1]),
     "extend": lambda b: b.extend("q", node="w", seqs=[1], lease_ms=1000),
+    "return_jobs": lambda b: b.return_jobs("q", node="w", seqs=[1]),
+    "begin": lambda b: b.begin("q", node="w", seq=1, lease_id="lease_1"),
+    "end_node": lambda b: b.end_node("q", node="w"),
+    "suspects": lambda b: b.suspects("q"),
     "work": lambda b: b.work("q", node="w"),
     "detach": lambda b: b.detach("q"),
     "redrive": lambda b: b.redrive("q"),
@@ -95,7 +99,7 @@ CALLS: dict[str, Callable[[Broker], object]] = {
 
 def test_every_command_is_in_the_table() -> None:
     public = {name for name in dir(Broker) if not name.startswith("_")}
-    about = {"failed", "is_crowded", "metrics", "recovery", "waits_for_disk"}
+    about = {"failed", "is_crowded", "keeps_tries", "metrics", "recovery", "waits_for_disk"}
     assert public - CALLS.keys() == {"open", "close", "synced", "finalize_upgrade", "give_up", "when_failed"} | about
 
 

@@ -24,17 +24,29 @@ async def test_every_doing_is_counted(broker: Broker, clock: ManualClock) -> Non
     await broker.redrive("dead")
     await broker.delete_records("q", seqs=[5])
     await broker.put_topic("copy", {"cap_records": 1})
+    await make_queue(broker, "apart", jobs=6)
+    ran_out, ended, held = [await broker.claim("apart", node=node, max_count=2, isolate=True) for node in "uvw"]
+    await broker.begin("apart", node="w", seq=5, lease_id=str(held.lease_id))
+    await broker.begin("apart", node="w", seq=5, lease_id=str(held.lease_id))
+    await broker.return_jobs("apart", node="w", seqs=[6, 99])
+    await broker.extend("apart", node="u", lease_ms=1000, lease_id=ran_out.lease_id)
+    await broker.end_node("apart", node="v", seqs=ended.seqs[:1])
+    clock.advance(1001)
+    broker.topic("apart")
     await turn()
     counted = broker.metrics.as_dict()
     syncs = counted.pop("syncs")
     assert counted == {
-        "produced": 11,
-        "claimed": 6,
-        "extended": 2,
+        "produced": 17,
+        "claimed": 12,
+        "extended": 4,
         "acked": 1,
         "nacked": 3,
         "dead_lettered": 1,
-        "expired": 2,
+        "expired": 4,
+        "lost": 3,
+        "returned": 2,
+        "begun": 1,
         "redriven": 1,
         "deleted": 1,
         "forwarded": 2,

@@ -34,6 +34,9 @@ class Taker:
     def give(self, answer: object) -> bool:
         return False
 
+    def announce(self, suspects: int) -> None:
+        pass
+
     def refuse(self, error: Exception) -> None:
         pass
 

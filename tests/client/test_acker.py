@@ -221,6 +221,9 @@ class Gated:
     async def nack(self, *args: Any, **whose: Any) -> Settled:
         raise NotImplementedError
 
+    async def return_jobs(self, *args: Any, **whose: Any) -> Settled:
+        raise NotImplementedError
+
     async def extend(self, *args: Any, **whose: Any) -> Extended:
         raise NotImplementedError
 

@@ -61,6 +61,7 @@ def test_a_command_says_what_a_second_copy_of_it_does() -> None:
     never = {kind for kind in DECIDES if kind.repeat is Repeat.NEVER}
     assert never == {commands.DeleteRecords, commands.Redrive, commands.DeleteTopic, commands.DeleteRouter}
     changing = {commands.Append, commands.Claim, Ack, commands.Nack, commands.Extend}
+    changing |= {commands.Return, commands.Begin, commands.EndNode}
     changing |= {commands.PutTopic, commands.PatchTopic, commands.PutRouter}
     assert {kind for kind in DECIDES if kind.repeat is Repeat.SAFE} == changing
 

@@ -13,17 +13,21 @@ from tenure.core.events import (
     AppendExtra,
     BaseBegun,
     BasePart,
+    Begun,
     Carried,
     Claimed,
+    ClaimedIsolated,
     ClockSet,
     DeadLettered,
     Deleted,
     Event,
     Evicted,
     Extended,
+    Lost,
     Opened,
     Redriven,
     Released,
+    Returned,
     RouterDeleted,
     RouterMoved,
     RouterPut,
@@ -37,7 +41,9 @@ from tenure.core.events import (
 )
 from tenure.errors import Corrupt
 
-EXTRA = AppendExtra(True, [1, 2], [3, 4], [(5, "u")], (b"k" * 16, 2**64 - 1, 7), ("c", 2**63 - 1), [1, 2], "d", 3)
+EXTRA = AppendExtra(
+    True, [1, 2], [3, 4], [(5, "u")], (b"k" * 16, 2**64 - 1, 7), ("c", 2**63 - 1), [1, 2], "d", 3, [1, 19]
+)
 EVENTS: list[Event] = [
     Opened(1, 2, "boot", 3, -4),
     ClockSet(1, -(2**40)),
@@ -63,6 +69,12 @@ EVENTS: list[Event] = [
     StateCarried(1, msgspec.Raw(b"\x90")),
     BaseBegun(1, 2, "q"),
     BasePart(1, 2, 3, 4, b"data", True),
+    ClaimedIsolated(1, 2, 2**63, "w", 5, [1, 1000], None, "é", True),
+    ClaimedIsolated(1, 2, 3, "w", 5, [1, 1], "claim", "group"),
+    Begun(1, 2, [7, 1], "w", 30_000),
+    Returned(1, 2, [1, 2], "w", 9, "drained"),
+    Lost(1, 2, [1, 2], "w", -9),
+    Lost(1, 2, [1, 2], "w"),
 ]
 
 
@@ -110,6 +122,10 @@ def test_the_number_of_a_kind_never_changes() -> None:
         (34, "StateCarried"),
         (35, "BaseBegun"),
         (36, "BasePart"),
+        (37, "ClaimedIsolated"),
+        (38, "Begun"),
+        (39, "Returned"),
+        (40, "Lost"),
     ]
 
 

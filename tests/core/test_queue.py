@@ -205,7 +205,7 @@ def test_parts_that_ended_early_do_not_pile_up_until_their_deadline(monkeypatch:
             queue.let_go(seq)
         assert len(queue.own_deadlines.heap) <= 52
     ended = pass_time(queue, 10**9)
-    assert [runs[0] for _, _, _, runs in ended] == [10 * number + 9 for number in range(1, 1_001)]
+    assert [end.runs[0] for end in ended] == [10 * number + 9 for number in range(1, 1_001)]
 
 
 @pytest.mark.parametrize("extended", [[1, 2], [1, 1]], ids=["a lease", "a job"])

@@ -9,6 +9,7 @@ from typing import Any
 
 from tenure import Record
 from tenure.contract.commands import Ack, Claim, Command, RedriveFields
+from tenure.contract.records import lease_id
 
 NAN = float("nan")
 HUGE = 10**5000  # Python refuses to print it
@@ -122,9 +123,17 @@ SETTLE: dict[str, list[Any]] = {
     "lease_id": LEASE_ID,
     "strict": NOT_FLAG,
 }
+ISOLATION: dict[str, list[Any]] = {
+    "isolate": NOT_FLAG,
+    "group": [bad for bad in NODE if bad is not None],
+    "suspects": [*NOT_FLAG, True],  # not without isolate
+}
 REACHES = [5, True, "q", ["q"], {"q"}, NAN]
 SHARE = [5, True, "q", ["q"], object(), lambda name: None]
 PAGE: dict[str, list[Any]] = {"limit": [None, *NOT_WHOLE], "cursor": CURSOR}
+
+HELD_ALONE = lease_id((1 << 40) + 1)
+"""The first lease of a log: the one that isolates, on the queue ``i``."""
 
 GOOD: dict[str, dict[str, Any]] = {
     "run": {"command": Ack(topic="q", node="w", seqs=[1])},
@@ -136,6 +145,10 @@ GOOD: dict[str, dict[str, Any]] = {
     "ack": {"topic": "q", "node": "w", "seqs": [1]},
     "nack": {"topic": "q", "node": "w", "seqs": [1]},
     "extend": {"topic": "q", "node": "w", "seqs": [1], "lease_ms": 1000},
+    "return_jobs": {"topic": "q", "node": "w", "seqs": [1]},
+    "begin": {"topic": "i", "node": "w", "seq": 1, "lease_id": HELD_ALONE},
+    "end_node": {"topic": "i", "node": "w"},
+    "suspects": {"topic": "q"},
     "work": {"topic": "q", "node": "w"},
     "detach": {"topic": "q", "node": "w"},
     "redrive": {"topic": "q"},
@@ -199,15 +212,25 @@ BAD: dict[str, dict[str, list[Any]]] = {
         "wait_ms": [None, *NOT_WHOLE],
         "claim_id": KEY,
         "auto_ack": NOT_FLAG,
+        **ISOLATION,
     },
     "ack": SETTLE,
     "nack": {**SETTLE, "delay_ms": NOT_WHOLE, "reason": REASON, "dead": NOT_FLAG},
     "extend": {**SETTLE, "lease_ms": [None, *NOT_WHOLE]},
+    "return_jobs": {**SETTLE, "delay_ms": NOT_WHOLE, "reason": REASON},
+    "begin": {"topic": TOPIC, "node": NODE, "seq": [None, *NOT_WHOLE, 2**64], "lease_id": [None, *LEASE_ID]},
+    "end_node": {
+        "topic": TOPIC,
+        "node": NODE,
+        "seqs": [None, *(bad for bad in SEQS if bad not in ([], (), range(0)))],
+        "exit_code": [*NOT_TEXT[1:], "1", 2**31, -(2**31)],
+    },
+    "suspects": {"topic": TOPIC},
     "detach": {
         "topic": [bad for bad in TOPIC if bad is not None],
         "node": [bad for bad in NODE if bad is not None],
     },
-    "work": {"topic": TOPIC, "node": NODE, "max_count": [None, *NOT_WHOLE], "lease_ms": NOT_WHOLE},
+    "work": {"topic": TOPIC, "node": NODE, "max_count": [None, *NOT_WHOLE], "lease_ms": NOT_WHOLE, **ISOLATION},
     "redrive": {
         "topic": TOPIC,
         "to": [bad for bad in TOPIC if bad is not None] + ["q"],
@@ -267,5 +290,5 @@ def arguments_for(method: str, argument: str) -> dict[str, Any]:
     if (method, argument) == ("produce", "client_id"):
         good["client_seq"] = 9
     if argument == "lease_id":
-        good.pop("seqs")
+        good.pop("seqs", None)
     return good

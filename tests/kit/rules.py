@@ -17,6 +17,8 @@ from tenure.contract import replies
 from tenure.contract.records import Stored
 from tenure.core.decide.decision import Decided
 from tenure.core.decide.forward import forward
+from tenure.core.decide.holding import release
+from tenure.core.decide.losses import lose
 from tenure.core.decide.table import DECIDES
 from tenure.core.events import Appended, Event, Opened
 from tenure.core.fold import fold
@@ -64,16 +66,29 @@ class Payloads:
 class Rules:
     """A bare state and the time that its clock says. Everything that is folded is durable at once."""
 
-    def __init__(self, clock: ManualClock | None = None, settings: Settings | None = None) -> None:
+    def __init__(
+        self,
+        clock: ManualClock | None = None,
+        settings: Settings | None = None,
+        *,
+        features: frozenset[str] = frozenset({"returns"}),
+    ) -> None:
         self.clock = clock or ManualClock()
         self.state = State(settings)
+        self.state.features = features
         self.payloads = Payloads()
         self._location = 1 << 32
-        self._fold([Opened(self.now_ms, 1, self.clock.boot_id, self.clock.boot_ms(), 0)])
+        self.open()
 
     @property
     def now_ms(self) -> int:
         return self.clock.wall_ms()
+
+    def open(self) -> None:
+        """Open the log, for the first time or again."""
+        epoch = self.state.epoch + 1
+        self._fold([Opened(self.now_ms, epoch, self.clock.boot_id, self.clock.boot_ms(), 0)])
+        self.state.opened_ms = self.now_ms
 
     def run(self, command: c.Command[T]) -> T:
         """Decide a command and fold what comes of it; then routers pass on what is new."""
@@ -138,6 +153,25 @@ class Rules:
 
     def nack(self, topic: str, **fields: Any) -> replies.Settled:
         return self.run(c.Nack(topic=topic, **fields))
+
+    def return_jobs(self, topic: str, **fields: Any) -> replies.Settled:
+        return self.run(c.Return(topic=topic, **fields))
+
+    def begin(self, topic: str, **fields: Any) -> replies.BegunJob:
+        return self.run(c.Begin(topic=topic, **fields))
+
+    def end_node(self, topic: str, **fields: Any) -> replies.EndedNode:
+        return self.run(c.EndNode(topic=topic, **fields))
+
+    def lose(self, topic: str, *leases: int) -> None:
+        """Lose leases whose worker fell silent."""
+        self._carry_out(lose(self.state, self.state.topics[topic], leases, self.now_ms))
+        invariants(self.state)
+
+    def release(self, topic: str, *leases: int) -> None:
+        """Give leases back whose connection is gone."""
+        self._carry_out(release(self.state, self.state.topics[topic], leases, self.now_ms))
+        invariants(self.state)
 
     def extend(self, topic: str, **fields: Any) -> replies.Extended:
         return self.run(c.Extend(topic=topic, **fields))

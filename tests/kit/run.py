@@ -15,6 +15,7 @@ from tenure.core.decide.evict import evict_over_cap as over_cap
 from tenure.core.decide.evict import evict_over_ttl as over_ttl
 from tenure.core.decide.forward import forward as forwarding
 from tenure.core.decide.holding import release as releasing
+from tenure.core.decide.losses import lose as losing
 from tenure.core.level import Level
 from tenure.core.state.router import Router
 from tenure.core.state.topic import Topic
@@ -58,6 +59,24 @@ def extend(
 
 def release(engine: Engine, topic: Topic, numbers: Sequence[int]) -> None:
     engine.carry_out(releasing(engine.state, topic, numbers, engine.now()))
+
+
+def return_jobs(
+    engine: Engine, topic: str, node: str, seqs: Sequence[int] | None = None, **fields: Any
+) -> Answer[replies.Settled]:
+    return engine.run(c.Return(topic=topic, node=node, seqs=seqs, **fields))
+
+
+def begin(engine: Engine, topic: str, **fields: Any) -> Answer[replies.BegunJob]:
+    return engine.run(c.Begin(topic=topic, **fields))
+
+
+def end_node(engine: Engine, topic: str, **fields: Any) -> Answer[replies.EndedNode]:
+    return engine.run(c.EndNode(topic=topic, **fields))
+
+
+def lose(engine: Engine, topic: Topic, numbers: Sequence[int]) -> None:
+    engine.carry_out(losing(engine.state, topic, numbers, engine.now()))
 
 
 def redrive(engine: Engine, topic: str, **fields: Any) -> Answer[replies.Redriven]:

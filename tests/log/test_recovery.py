@@ -10,12 +10,17 @@ import pytest
 from tenure.errors import Closed, Conflict, Corrupt, NotFound, TenureError
 from tenure.log import Entry, FileLog, PosixDisk, UnknownPosition, checkpoint
 from tenure.log.damage.verify import verify
-from tenure.log.frame import encode_batch
+from tenure.log.features import FEATURES, FeatureSet
+from tenure.log.frame import HEADER_BYTES, encode_batch
 from tenure.log.segment import FORMAT, HEAD_BYTES, list_heads, segment_name
 from tenure.testing.simdisk import SimDisk
 from tests.log.model import Model, open_log
 
 FIRST = segment_name(1)
+
+
+FEATURES_BYTES = HEADER_BYTES + len(FeatureSet(FEATURES).pack())
+"""The list of features, which every segment begins with."""
 
 
 def chain(segments: int = 4, *, seed: int = 1) -> tuple[SimDisk, Model]:
@@ -67,6 +72,7 @@ def test_a_torn_tail_is_zeroed_to_its_end_whatever_is_written_over_it() -> None:
     """Faults 5 and 6: a long torn tail is not left after the few bytes that a restart writes."""
     disk = SimDisk(1)
     log, _ = open_log(disk)
+    start = log.position().offset
     log.append([(20, 1, b"t" * 1000)])
     log.write()
     disk.flip_bit(FIRST, 300 * 8)
@@ -74,7 +80,7 @@ def test_a_torn_tail_is_zeroed_to_its_end_whatever_is_written_over_it() -> None:
     log, frames = open_log(world)
     assert frames == []
     assert log.report is not None
-    assert (log.report.torn_file, log.report.torn_offset, log.report.torn_bytes) == (FIRST, 100, 1036)
+    assert (log.report.torn_file, log.report.torn_offset, log.report.torn_bytes) == (FIRST, start, 1036)
     assert not any(world.content(FIRST)[log.position().offset :])
     log.close()
     assert verify(world).torn is None
@@ -142,15 +148,16 @@ def test_a_flip_with_a_later_witness_is_refused_naming_file_offset_and_range() -
     """Fault 7, and nothing is changed by the refusal."""
     disk, _ = chain()
     before = disk.content(segment_name(2))
-    disk.flip_bit(segment_name(2), 100 * 8)
+    start = HEAD_BYTES + FEATURES_BYTES
+    disk.flip_bit(segment_name(2), 200 * 8)
     with pytest.raises(Corrupt) as caught:
         open_log(disk)
     detail = caught.value.detail
     assert detail["file"] == segment_name(2)
-    assert detail["offset"] == HEAD_BYTES <= 100 < detail["end"] == HEAD_BYTES + 336
+    assert detail["offset"] == start <= 200 < detail["end"] == start + 336
     assert detail["batch"] == list_heads(disk)[1].first_batch
     assert segment_name(2) in caught.value.message
-    assert "bytes 64..400" in caught.value.message
+    assert f"bytes {start}..{start + 336}" in caught.value.message
     assert sum(a != b for a, b in zip(before, disk.content(segment_name(2)), strict=True)) == 1
 
 

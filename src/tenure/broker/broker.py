@@ -41,7 +41,7 @@ from tenure.contract.commands import (
     Reaches,
     Strip,
 )
-from tenure.contract.names import check_node, describe_value
+from tenure.contract.names import check_node, check_topic_name, describe_value
 from tenure.contract.replies import (
     Difference,
     Extended,
@@ -302,7 +302,8 @@ class Broker(CommandMethods):
 
     def suspects(self, topic: str) -> int:
         """Return how many suspects wait on a queue; 0 where there is no such queue."""
-        found = self._state.topics.get(topic)
+        self._serving.check_open()
+        found = self._state.find(check_topic_name(topic))
         return 0 if found is None or found.queue is None else waiting_count(found, found.queue)
 
     def detach(self, topic: str | None = None, *, node: str | None = None) -> int:

@@ -11,7 +11,7 @@ import pytest
 from tenure import Invalid, Record
 from tenure.contract.commands import Claim
 from tenure.core.decide.claim import check_claim
-from tests.kit.nonsense import BAD, GOOD, arguments_for
+from tests.kit.nonsense import BAD, GOOD, HELD_ALONE, arguments_for
 from tests.kit.rules import Rules, make_queue, snapshot
 
 METHODS = [method for method in BAD if hasattr(Rules, method) and method != "run"]
@@ -22,6 +22,8 @@ CASES = [(method, argument) for method in METHODS for argument in BAD[method] if
 def rules() -> Rules:
     """A state with something of everything in it."""
     rules = Rules()
+    make_queue(rules, "i", jobs=1)
+    assert rules.claim("i", node="w", isolate=True).lease_id == HELD_ALONE
     make_queue(rules, jobs=9, dlq_strategy="block", dead_letter="dead", retry_backoff={"min_ms": 100})
     rules.produce("q", [Record(data=b"t", tag="x", meta=b"{}", unique_key="u")], idempotency_key="k")
     rules.produce("q", [b"c"], client_id="c", client_seq=1)
@@ -51,7 +53,9 @@ def test_what_the_table_calls_good_is_taken(rules: Rules, method: str) -> None:
     getattr(rules, method)(**GOOD[method])
 
 
-@pytest.mark.parametrize("argument", ["node", "max_count", "lease_ms", "claim_id", "auto_ack"])
+@pytest.mark.parametrize(
+    "argument", ["node", "max_count", "lease_ms", "claim_id", "auto_ack", "isolate", "group", "suspects"]
+)
 def test_a_claim_that_would_wait_is_refused_before_it_does(rules: Rules, argument: str) -> None:
     for bad in BAD["claim"][argument]:
         with pytest.raises(Invalid):

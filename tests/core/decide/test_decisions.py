@@ -9,6 +9,7 @@ import pytest
 
 from tenure import Overloaded, Record
 from tenure.contract import commands as c
+from tenure.contract.records import lease_id
 from tenure.core.decide.decision import Steps
 from tenure.core.decide.table import DECIDES
 from tenure.core.events import Acked, Appended, Claimed, DeadLettered, Event, Evicted, Redriven, Released
@@ -30,6 +31,12 @@ COMMANDS: list[c.Command[Any]] = [
     c.Nack(topic="q", node="w", seqs=[1, 2]),
     c.Nack(topic="q", node="w", seqs=[1, 2], dead=True),
     c.Extend(topic="q", node="w", seqs=[1], lease_ms=60_000),
+    c.Claim(topic="q", node="w", max_count=9, isolate=True, group="g"),
+    c.Claim(topic="lost", node="w", max_count=9, isolate=True, suspects=True),
+    c.Claim(topic="lost", node="w", max_count=9),
+    c.Return(topic="q", node="w", seqs=[1, 2]),
+    c.Begin(topic="lost", node="v", seq=2, lease_id=lease_id((1 << 40) + 5)),
+    c.EndNode(topic="lost", node="v", seqs=[2]),
     c.Redrive(topic="parking"),
     c.Redrive(topic="dead"),
     c.PutTopic(topic="q", config={"type": "queue", "cap_records": 1}),
@@ -61,6 +68,9 @@ def world(rules: Rules, clock: ManualClock) -> Rules:
     make_queue(rules, "poisoned", jobs=3, dead_letter="dead", max_deliveries=1)
     rules.claim("poisoned", node="w", max_count=2)
     rules.nack("poisoned", node="w", seqs=[1, 2])
+    make_queue(rules, "lost", jobs=3)
+    rules.lose("lost", rules.claim("lost", node="w", isolate=True).lease)
+    assert rules.claim("lost", node="v", isolate=True).lease_id == lease_id((1 << 40) + 5)
     rules.put_topic("capped", {"cap_records": 2})
     rules.produce("capped", [b"1", b"2"])
     rules.put_router("known", source="capped", dest="copy")

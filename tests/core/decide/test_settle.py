@@ -355,6 +355,7 @@ def test_an_expired_job_is_claimable_and_counts_one_delivery_more(rules: Rules, 
         "dead_lettered": 0,
         "oldest_ready_ms": 0,
         "ack_holes": 0,
+        "suspects": 0,
     }
 
 

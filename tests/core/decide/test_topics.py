@@ -85,6 +85,7 @@ def test_a_queue_counts_its_jobs_by_state(rules: Rules, clock: ManualClock) -> N
         "dead_lettered": 1,
         "oldest_ready_ms": 250,
         "ack_holes": 1,
+        "suspects": 0,
     }
 
 

@@ -131,8 +131,11 @@ def _move_events(
 
 
 def _stamp(topic: Topic, letter: Stored, queue: Queue, reason: str) -> Record:
-    """Return the job as a dead letter: its own fields, with its provenance in ``meta``."""
-    deliveries, lost = queue.deliveries.get(letter.seq, 1), queue.suspects.pasts.get(letter.seq).lost
+    """Return the job as a dead letter: its own fields, with its provenance in ``meta``. One that its holder rejects has
+    a verdict, which clears its losses.
+    """
+    deliveries = queue.deliveries.get(letter.seq, 1)
+    lost = 0 if letter.seq in queue.in_flight else queue.suspects.pasts.get(letter.seq).lost
     meta = provenance.stamp(letter.meta, Provenance(topic.name, letter.seq, deliveries, reason, lost))
     return Record(data=letter.data, tag=letter.tag, node=letter.node, meta=meta)
 

@@ -111,7 +111,7 @@ def end_node(state: State, command: EndNode, now_ms: int, payloads: Payloads) ->
     check_node(command.node)
     if command.exit_code is not None:
         check_within(command.exit_code, "exit_code", least=-EXIT_CODE_MAX, most=EXIT_CODE_MAX)
-    if command.seqs:
+    if command.seqs or not isinstance(command.seqs, (list, tuple, range)):
         check_seqs(command.seqs, count_max=state.settings.records_max, limit="records_max")
     _check_feature(state)
     topic, queue = state.queue(command.topic)
