@@ -43,7 +43,7 @@ def feed(delivered: list[HeldJob]) -> Feed:
     async def deliver(jobs: list[HeldJob], claimed_wall_ms: int) -> None:
         delivered.extend(jobs)
 
-    async def on_open() -> None:
+    async def nothing() -> None:
         pass
 
     return Feed(
@@ -54,7 +54,9 @@ def feed(delivered: list[HeldJob]) -> Feed:
         stats=QueueStats(),
         room=lambda: 5,
         deliver=deliver,
-        on_open=on_open,
+        on_open=nothing,
+        on_cut=nothing,
+        hear_suspects=lambda count: None,
     )
 
 

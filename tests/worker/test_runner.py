@@ -158,7 +158,9 @@ async def test_our_own_clock_tells_that_a_lease_is_over_when_nobody_answers() ->
 
 
 async def test_after_an_outage_everything_held_is_asked_for_at_once() -> None:
-    """The line broke and the broker gave the jobs back: the next word from it makes that known, not the next beat."""
+    """The line broke, and somebody gave the jobs back: the next word of the broker makes that known, not the next
+    beat.
+    """
     app, log = App(), Log()
     task = app.task("q", concurrency=2, prefetch=0, lease="10m")(log)
     async with flowing() as flow:
@@ -167,6 +169,7 @@ async def test_after_an_outage_everything_held_is_asked_for_at_once() -> None:
         assert log.begun == [0, 1]
         flow.app_wire.down = True
         await flow.advance(1_000)
+        await flow.broker.nack("q", node="w", seqs=[1, 2])
         flow.app_wire.down = False
         await flow.until(lambda: len(log.cancelled) == 2, ms=10_000)
         assert flow.stats["q"].leases_lost == 2
@@ -249,20 +252,27 @@ async def test_fault_21_a_broker_whose_wall_clock_jumps_goes_on_being_served() -
             await flow.until(lambda before=before: len(log.ended) == before + 3)  # type: ignore[misc]
 
 
-async def test_a_handler_that_gives_no_verdict_lets_its_lease_run_out_and_others_are_done_meanwhile() -> None:
-    app, seen = App(), list[tuple[int, int]]()
+async def test_a_job_without_a_verdict_comes_back_when_its_lease_would_have_ended_and_is_a_try() -> None:
+    """The worker says so: a lease that ends without a word is that of a worker that was lost."""
+    app, seen, heard = App(), list[tuple[int, int]](), list[tuple[int, int]]()
 
     @app.task("q", lease="30s", policy=AckPolicy.MANUAL)
     async def manual(n: int, ctx: Context) -> None:
         seen.append((n, ctx.deliveries))
+        heard.append((ctx.job.lost_count, ctx.job.tries))
         if ctx.deliveries > 1 or n:
             await ctx.ack()
 
     async with flowing() as flow:
         await flow.start(manual)
         await flow.put("q", 1)
-        assert flow.counts("q") == (0, 1)
-        await flow.until(lambda: seen == [(0, 1), (0, 2)])
+        queue = flow.broker.topic("q").queue
+        assert queue is not None
+        assert (queue.delayed, queue.in_flight) == (1, 0)
+        await flow.advance(29_000, step_ms=500)
+        assert seen == [(0, 1)]
+        await flow.until(lambda: seen == [(0, 1), (0, 2)], ms=3_000)
+        assert heard == [(0, 0), (0, 0)], "no suspect, and every delivery a try"
         await flow.broker.produce("q", [b"1"])
         await flow.until(lambda: flow.counts("q") == (0, 0))
         assert seen == [(0, 1), (0, 2), (1, 1)]

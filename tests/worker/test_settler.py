@@ -18,9 +18,9 @@ from tenure.worker.observing.metrics import QueueStats
 from tenure.worker.options import TaskOptions
 from tenure.worker.runtime.job import HeldJob
 from tenure.worker.runtime.link import Link
-from tenure.worker.runtime.settler import RELEASED, Settler
+from tenure.worker.runtime.settler import Settler
 from tenure.worker.settings import WorkerSettings
-from tenure.worker.verdict import ACKED, Verdict, VerdictKind
+from tenure.worker.verdict import ACKED, RETURNED, Verdict, VerdictKind
 from tests.worker.task_flow import turns
 
 LEASE_MS = 30_000
@@ -133,7 +133,7 @@ async def test_who_waits_for_a_verdict_hears_what_came_of_it() -> None:
         assert await on.settler.settle(first, ACKED)
         await on.broker.nack("q", node="w", seqs=[2])
         assert not await on.settler.settle(second, ACKED), "it is another's"
-        waiting = asyncio.ensure_future(on.settler.settle(third, RELEASED))
+        waiting = asyncio.ensure_future(on.settler.settle(third, RETURNED))
         await on.pass_ms(3_000)
         with pytest.raises(Indeterminate):
             await waiting

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tenure.client.client import Client
+from tenure.client.client import AsyncClient, Client
 from tenure.client.settings import ClientSettings
 from tenure.worker.app import App
 from tenure.worker.runtime.worker import Worker
@@ -94,7 +94,10 @@ async def test_a_lease_that_was_lost_is_reported_as_with_one_server(server: Runn
         running = asyncio.create_task(worker.run())
         await until(begun.is_set)
         second.leads(2)
-        first.kill()  # its stream ends, and the real server gives the job back
+        async with AsyncClient(server.url) as beside:
+            (lease,) = (await beside.leases("lost")).leases
+            await beside.nack("lost", lease.seqs, node=lease.node)
+        first.kill()  # its stream ends, and the real server is asked for what is held
         await asyncio.wait_for(cancelled.wait(), 60)
         worker.stop()
         worker.stop()

@@ -194,7 +194,7 @@ class Broker(CommandMethods):
             return serving.long_commands.refuse_later(refusal)
         if serving.streams.by_node and isinstance(command, OfHolder):
             serving.streams.note_sign_of_life(cast("Settled | Extended", answer.reply), command.node)
-        if serving.graces:
+        if serving.graces.waiting:
             self._end_graces(command)
         serving.settle()
         return answer
@@ -235,7 +235,7 @@ class Broker(CommandMethods):
         serving, topic, wait_ms = self._serving, command.topic, command.wait_ms
         if serving.must_check or self._engine.log.failed is not None:
             serving.check_writable()
-        if serving.graces and isinstance(command.node, str):
+        if serving.graces.waiting and isinstance(command.node, str):
             serving.graces.heard(command.node)
         found = self._state.topics.get(topic) if topic.__class__ is str else None
         if (

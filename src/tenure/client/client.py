@@ -17,6 +17,7 @@ from tenure.client.calls import routers as _routers
 from tenure.client.calls import streams as _streams
 from tenure.client.calls import topics as _topics
 from tenure.client.calls import upgrade as _upgrade
+from tenure.client.calls import workers as _workers
 from tenure.client.closing import AsyncClosing, Closing
 from tenure.client.config import ConfigFields
 from tenure.client.plan.handle import Call, Handle
@@ -94,7 +95,7 @@ class Calls(Handle[W, Session], Generic[W]):
     nack = Call(_queues.nack)
     return_jobs = Call(_queues.return_jobs)
     begin = Call(_queues.begin)
-    hello = Call(_queues.hello)
+    hello = Call(_workers.hello)
     extend = Call(_queues.extend)
     detach = Call(_queues.detach)
     redrive = Call(_queues.redrive)

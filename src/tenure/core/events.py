@@ -179,12 +179,16 @@ class ClaimedIsolated(Claimed, frozen=True, gc=False, array_like=True):
 
 
 class Begun(Event, frozen=True, gc=False, array_like=True):
-    """A suspect that its worker begins: if it is lost now, that is a try, and it comes back ``retry_ms`` later."""
+    """A suspect that its worker begins: if it is lost now, that is a try, and it comes back ``retry_ms`` later.
+
+    With ``is_over`` it has run for so long that another one of its group may begin: a loss is no try of this one then.
+    """
 
     topic: int
     runs: list[int]
     node: str
     retry_ms: int
+    is_over: bool = False
 
 
 class Returned(Event, frozen=True, gc=False, array_like=True):

@@ -56,7 +56,7 @@ def translate(state: State, event: Event) -> Lifecycle | None:
             row = _row("released", topic, ts_ms, event.runs, node=event.node, reason=event.reason or event.cause)
             first_ms = min(event.dues_ms) if event.dues_ms else event.due_ms
             return row if first_ms <= event.at_ms else msgspec.structs.replace(row, deliver_at=first_ms + offset_ms)
-        case Begun():
+        case Begun() if not event.is_over:
             return _row("begun", topic, ts_ms, event.runs, node=event.node)
         case Returned():
             row = _row("returned", topic, ts_ms, event.runs, node=event.node, reason=event.reason)

@@ -45,7 +45,7 @@ def next_ready(topic: Topic, queue: Queue) -> int | None:
     fresh = _fresh(topic, queue, 1)
     if fresh:
         return fresh[0]
-    return int(queue.suspects.min()) if queue.suspects else None
+    return int(queue.suspects.ready.min()) if queue.suspects.ready else None
 
 
 def claimable_count(topic: Topic, queue: Queue) -> int:
@@ -146,7 +146,7 @@ def _fresh(topic: Topic, queue: Queue, wanted: int) -> list[int]:
         lo = floor
     if last < lo:
         return []
-    if topic.dead or queue.delayed or queue.parked or queue.ahead:
+    if topic.dead or queue.delayed or queue.parked or queue.suspects.ahead:
         return fresh_from(topic, queue, lo, wanted)
     return [lo, min(wanted, last + 1 - lo)]
 
@@ -158,7 +158,7 @@ def fresh_from(topic: Topic, queue: Queue, seq: int, wanted: int) -> list[int]:
     Where dead and delayed jobs take turns, both are joined in one bitmap: about a microsecond for every 65,536 seqs.
     """
     last, runs, hops = topic.visible_seq, list[int](), 0
-    dead, delayed, parked, ahead = topic.dead, queue.delayed, queue.parked, queue.ahead
+    dead, delayed, parked, ahead = topic.dead, queue.delayed, queue.parked, queue.suspects.ahead
     while wanted and seq <= last:
         if dead and seq in dead:
             seq, hops = first_absent(dead, seq), hops + 1
@@ -181,13 +181,15 @@ def fresh_from(topic: Topic, queue: Queue, seq: int, wanted: int) -> list[int]:
 
 
 def _clear(topic: Topic, queue: Queue, lo: int, hi: int) -> bool:
-    if topic.dead_between(lo, hi) or queue.delayed.range_cardinality(lo, hi) or queue.ahead.range_cardinality(lo, hi):
+    taken = (queue.delayed, queue.suspects.ahead)
+    if topic.dead_between(lo, hi) or any(jobs.range_cardinality(lo, hi) for jobs in taken):
         return False
     return not queue.parked or not any(seq in queue.parked for seq in range(lo, hi))
 
 
 def ack_holes(topic: Topic, queue: Queue) -> int:
-    """Return how many maximal runs of unacked seqs lie below the highest acked one, parked and delayed jobs aside.
+    """Return how many maximal runs of unacked seqs lie below the highest acked one, parked and delayed jobs aside, and
+    suspects that wait: a worker that gets no fresh work for their sake could not take them instead.
 
     They are counted on the bitmaps, at the cost of their compressed size: about a microsecond for every 65,536 seqs.
     """
@@ -197,6 +199,8 @@ def ack_holes(topic: Topic, queue: Queue) -> int:
     settled = topic.dead | queue.delayed
     if queue.parked:
         settled.update(queue.parked)
+    if queue.suspects.ready:
+        settled |= queue.suspects.ready
     settled.remove_range(hi + 1, (1 << 63))
     settled.add_range(lo - 1, lo)
     # A hole starts after every settled seq (or the edge of the floor) whose follower is not settled; the highest acked

@@ -39,20 +39,20 @@ def isolates(state: State, command: Claim) -> bool:
 
 def waiting_count(topic: Topic, queue: Queue) -> int:
     """Return how many suspects could be claimed now."""
-    suspects = queue.suspects
-    return len(suspects) if not queue.ahead else suspects.rank(topic.visible_seq)
+    line = queue.suspects
+    return len(line.ready) if not line.ahead else line.ready.rank(topic.visible_seq)
 
 
 def borrow_ms(state: State, queue: Queue) -> int:
     """Return the log time from which on claims that do not ask for suspects may have one."""
-    return max(queue.suspects_since_ms, state.opened_ms) + state.settings.suspects_wait_ms
+    return max(queue.suspects.since_ms, state.opened_ms) + state.settings.suspects_wait_ms
 
 
 def choose_for(state: State, topic: Topic, queue: Queue, command: Claim, max_count: int, *, now_ms: int) -> Choice:
     """Pick up to ``max_count`` jobs for a claim. Raises Overloaded where a cap of the queue forbids handing out any."""
     if command.suspects:
         return _suspects(topic, queue, _within_cap(topic, queue, max_count), state.settings)
-    if not queue.suspects:
+    if not queue.suspects.ready:
         return Choice(*choose(topic, queue, max_count), [])
     if not isolates(state, command):
         return _with_suspects_last(topic, queue, _within_cap(topic, queue, max_count), state.settings)
@@ -68,11 +68,11 @@ def _within_cap(topic: Topic, queue: Queue, max_count: int) -> int:
 
 def _suspects(topic: Topic, queue: Queue, wanted: int, settings: Settings) -> Choice:
     """Pick suspects, ascending by seq. One that was redriven is visible once its append is durable."""
-    limit, pasts = tries_max(topic), queue.pasts
+    limit, pasts = tries_max(topic), queue.suspects.pasts
     seqs: list[int] = []
     poisoned: list[int] = []
     worn: list[int] = []
-    for seq in queue.suspects:
+    for seq in queue.suspects.ready:
         if seq > topic.visible_seq or len(seqs) == wanted or len(poisoned) + len(worn) == LETTERS_MAX:
             break
         past = pasts.get(seq)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import ssl
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -13,7 +14,7 @@ import msgspec
 
 from tenure.client.client import AsyncClient, Client
 from tenure.client.settings import ClientSettings
-from tenure.contract.names import check_topic_name
+from tenure.contract.names import NODE_BYTES_MAX, check_topic_name
 from tenure.durations import Duration, ms_of
 from tenure.endpoint import Endpoint, endpoint_of
 from tenure.errors import Invalid
@@ -25,6 +26,7 @@ from tenure.worker.foreign_names import check_named
 from tenure.worker.hooks import Hook, Hooks
 from tenure.worker.middleware import Middleware, Put
 from tenure.worker.observing.metrics import Stats
+from tenure.worker.observing.reason import bounded
 from tenure.worker.options import Knobs, TaskKnobs
 from tenure.worker.periodic import Periodic, Tick
 from tenure.worker.runtime.handler import Handler
@@ -43,6 +45,7 @@ R = TypeVar("R")
 H = TypeVar("H", bound=Hook)
 
 TASKS_MAX: Final = 1_000
+_SUFFIX_BYTES: Final = 9
 
 
 class TaskDecorator(Protocol):
@@ -241,9 +244,15 @@ class App:
     def new_client(self, *, more_streams: int = 0) -> AsyncClient:
         """Return another client with the same address and key, which the caller closes; ``more_streams`` is added to
         the ``streams_max`` of the settings.
+
+        One with ``more_streams`` holds jobs, so the app's ``node`` gets a suffix that no other process has: the broker
+        is told of a process that ended, and would take what the others of its name hold.
         """
         settings = msgspec.structs.replace(self._settings, streams_max=self._settings.streams_max + more_streams)
-        return AsyncClient(self.url, key=self._endpoint.key, node=self._node, settings=settings, tls=self._tls)
+        node = self._node
+        if node is not None and more_streams:
+            node = f"{bounded(node, NODE_BYTES_MAX - _SUFFIX_BYTES)}-{secrets.token_hex(4)}"
+        return AsyncClient(self.url, key=self._endpoint.key, node=node, settings=settings, tls=self._tls)
 
     @property
     def timers(self) -> Timers:

@@ -48,8 +48,23 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long the shutdown hooks may take together before the worker ends without them."""
     restart_min_ms: int = 1_000
     restart_max_ms: int = 30_000
-    """The wait before a supervised worker is started again is drawn from 0 to min, which doubles each time that it did
+    """The wait before a supervised worker takes jobs again is drawn from 0 to min, which doubles each time that it did
     not last for max."""
+    suspects_max: int = 8
+    """Jobs running at once in a process for suspects, over all tasks."""
+    suspects_wait_ms: int = 30_000
+    """How long a suspect waits there for others to end before it is returned."""
+    suspects_idle_ms: int = 10_000
+    """How long a process for suspects goes on without any."""
+    suspects_restart_max_ms: int = 5_000
+    """The longest wait before such a process takes jobs again after its death."""
+    suspects_notice_ms: int = 1_000
+    """How long a worker that asked its supervisor for such a process waits before it asks again."""
+    begin_retry_ms: int = 1_000
+    """The longest wait before a begin without an answer is repeated, and how long a job that must not begin now stays
+    away."""
+    loop_blocked_ms: int = 1_000
+    """A handler that blocks the event loop for so long, or for a third of the shortest lease, is logged."""
     child_start_ms: int = 30_000
     """How long a process for CPU-bound handlers may take to import the app and run its startup hooks."""
     page_connections_max: int = 32

@@ -20,7 +20,19 @@ from tenure.durations import Duration, ms_of
 from tenure.worker.backoff import DELAY_MS_MAX, BackoffRule
 from tenure.worker.observing.reason import bounded, reason_of
 
-__all__ = ["ACKED", "Ack", "AckPolicy", "Nack", "Reject", "Verdict", "VerdictKind", "is_failure", "verdict_of"]
+__all__ = [
+    "ACKED",
+    "RETURNED",
+    "Ack",
+    "AckPolicy",
+    "Nack",
+    "NotTried",
+    "Reject",
+    "Verdict",
+    "VerdictKind",
+    "is_failure",
+    "verdict_of",
+]
 
 
 class AckPolicy(Enum):
@@ -55,14 +67,19 @@ class VerdictKind(Enum):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The result of one job, sent to the broker. ``delay_ms`` None leaves the delay to the queue."""
+    """The result of one job, sent to the broker. ``delay_ms`` None leaves the delay to the queue. ``returned`` is a
+    nack of a job that was not tried: it was not begun, or not to its end.
+    """
 
     kind: VerdictKind
     delay_ms: int | None = None
     reason: str | None = None
+    returned: bool = False
 
 
 ACKED: Final = Verdict(VerdictKind.ACK)
+RETURNED: Final = Verdict(VerdictKind.NACK, 0, None, returned=True)
+"""Gives a job back for another delivery, by others or later: this one was no try."""
 
 
 class Ack(Exception):
@@ -79,6 +96,10 @@ class Nack(Exception):
         super().__init__(reason)
         self.reason = reason
         self.delay_ms = None if delay is None else ms_of(delay, field="delay", max_ms=DELAY_MS_MAX)
+
+
+class NotTried(Nack):
+    """Raised by the worker itself where it could not run a handler."""
 
 
 class Reject(Exception):
@@ -106,6 +127,8 @@ def verdict_of(
     match error:
         case Ack():
             return ACKED
+        case NotTried():
+            return RETURNED
         case Nack():
             return Verdict(VerdictKind.NACK, error.delay_ms, bounded(error.reason) or None)
         case Reject():

@@ -14,11 +14,13 @@ __all__ = ["Proxy"]
 
 class Proxy:
     """Passes bytes on, until it is told to swallow those of work streams: then both ends stay open, and neither hears
-    from the other again.
+    from the other again. With a ``stream_age_s`` it cuts each work stream once it is so old; ``cut_count`` counts them.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, stream_age_s: float = 0) -> None:
         self._port = port
+        self._stream_age_s = stream_age_s
+        self.cut_count = 0
         self.swallows = False
         self.url = ""
         self._started = threading.Event()
@@ -52,12 +54,23 @@ class Proxy:
         there, back = await asyncio.open_connection("127.0.0.1", self._port)
         is_stream = asyncio.Event()
         self._writers |= {writer, back}
+        cutting = asyncio.create_task(self._cut(is_stream, writer, back))
         await asyncio.gather(self._pass(reader, back, is_stream), self._pass(there, writer, is_stream))
+        cutting.cancel()
         for each in (writer, back):
             each.close()
             with suppress(OSError):
                 await each.wait_closed()
         self._writers -= {writer, back}
+
+    async def _cut(self, is_stream: asyncio.Event, *ends: asyncio.StreamWriter) -> None:
+        """End a work stream at its age, as a proxy does that limits how old a connection may be."""
+        await is_stream.wait()
+        if self._stream_age_s:
+            await asyncio.sleep(self._stream_age_s)
+            self.cut_count += 1
+            for end in ends:
+                end.transport.abort()
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_stream: asyncio.Event) -> None:
         with suppress(OSError):

@@ -107,14 +107,14 @@ def test_fault_37_a_second_signal_ends_it_at_once(work: Work) -> None:
 
 
 def test_fault_38_a_worker_that_is_killed_gives_its_jobs_to_others_at_once(work: Work) -> None:
-    """Its stream breaks with it, so nobody waits for the lease of a minute."""
+    """Its stream breaks with it, so nobody waits for the lease of a minute: only for it to come back, a moment."""
     knobs = {"loop": {"lease": "60s", "concurrency": 2, "prefetch": 2}}
     first = work.worker(knobs=knobs)
     work.server.put("loop", *({"n": n, "gate": work.gate()} for n in range(4)))
     work.journal.wait_for("begin", count=2)
     until(lambda: work.server.counts("loop") == (0, 4), "it holds them all")
     first.kill()
-    work.worker(knobs=knobs)
+    work.worker(knobs=knobs, suspects=True)
     work.open()
     until(lambda: work.server.is_done("loop"), "another does them")
     ends = work.journal.lines("end")
@@ -133,8 +133,12 @@ def test_fault_31_a_stream_that_has_gone_silent_is_taken_for_dead_and_opened_ane
         proxy.swallows = True
         worker.wait_for_log("silent")
         proxy.swallows = False
-        work.server.put("loop", {"n": 2})
+        work.server.put("loop", {"n": 2})  # goes into the line that is dead, and is lost there
+        work.worker(url=proxy.url, suspects=True)
         work.journal.wait_for("end", n=2)
+        work.server.put("loop", {"n": 3})
+        (line,) = work.journal.wait_for("end", n=3)
+        assert line.pid == worker.process.pid
         work.open()
         until(lambda: work.server.is_done("loop"), "all are done")
         worker.stop()
@@ -166,5 +170,6 @@ def test_the_loop_of_a_worker_that_is_cut_off_counts_the_time_itself(work: Work)
     finally:
         work.server.signal(signal.SIGCONT)
     work.open()
+    work.worker(suspects=True)
     until(lambda: work.server.is_done("loop"), "it is done after all")
     assert worker.stop() == 0

@@ -55,7 +55,7 @@ def _released(engine: Engine, event: Released) -> None:
 
 
 def _begun(engine: Engine, event: Begun) -> None:
-    engine.totals.begun += count(event.runs)
+    engine.totals.begun += 0 if event.is_over else count(event.runs)
 
 
 def _returned(engine: Engine, event: Returned) -> None:

@@ -92,7 +92,7 @@ class Coordinator:
             return
         if lines.of(taker).remove(taker):
             self.waiting -= 1
-        if taker.claim.suspects and topic.queue is not None and topic.queue.suspects:
+        if taker.claim.suspects and topic.queue is not None and topic.queue.suspects.ready:
             self._engine.changed_topics.add(topic)  # the others hear that nobody takes suspects any more
         if not lines:
             self._forget(topic)
@@ -123,7 +123,7 @@ class Coordinator:
         self._on_time_passed()
         if not is_present:
             return  # the pass comes when it has caught up
-        if not topic.queue.suspects:
+        if not topic.queue.suspects.ready:
             self._announced.discard(topic)
         self._pass(topic, topic.queue, self._lines[topic])
         self._watch(topic)
@@ -133,7 +133,7 @@ class Coordinator:
         in another turn of the loop.
         """
         ready = claimable_count(topic, queue) if lines.is_hungry else 0
-        if queue.suspects:
+        if queue.suspects.ready:
             self._pass_with_suspects(topic, queue, lines, ready)
         elif ready:
             self._share_out(topic, lines.ordinary, ready, self._begin_turn())
@@ -243,7 +243,7 @@ class Coordinator:
     def _next_change_ms(self, topic: Topic, queue: Queue) -> int:
         """Return when time alone makes a job claimable for a caller that waits."""
         due = queue.next_change_ms
-        if queue.suspects and self._lines[topic].ordinary.is_hungry:
+        if queue.suspects.ready and self._lines[topic].ordinary.is_hungry:
             lend_ms = borrow_ms(self._engine.state, queue)
             if lend_ms > self._engine.now():
                 return min(due, lend_ms)

@@ -61,8 +61,8 @@ class _Waiting(NamedTuple):
 
 
 class Graces:
-    """The cut connections whose grace runs, by node; its length is how many nodes they are of. Nothing of them is
-    logged: a broker that is opened again takes the leases of before for those of workers that could not reach it.
+    """The cut connections whose grace runs, in ``waiting`` by node. Nothing of them is logged: a broker that is opened
+    again takes the leases of before for those of workers that could not reach it.
     """
 
     def __init__(
@@ -77,10 +77,7 @@ class Graces:
         self._now = now
         self._grace_ms = grace_ms
         self._lose = lose
-        self._waiting: dict[str, list[_Waiting]] = {}
-
-    def __len__(self) -> int:
-        return len(self._waiting)
+        self.waiting: dict[str, list[_Waiting]] = {}
 
     def begin(self, topic: Topic, node: str, numbers: Sequence[int]) -> None:
         """Let the grace of a connection that was cut begin, for the leases that were read from it."""
@@ -88,16 +85,16 @@ class Graces:
             return
         alarm = self._alarms.at(self._now() + self._grace_ms, lambda: self._step(node, Cut.TIME_UP, waiting))
         waiting = _Waiting(topic, numbers, alarm)
-        self._waiting.setdefault(node, []).append(waiting)
+        self.waiting.setdefault(node, []).append(waiting)
 
     def heard(self, node: str) -> None:
         """Keep the jobs of a node to their deadlines: it sent a request."""
-        for waiting in self._waiting.get(node, [])[:]:
+        for waiting in self.waiting.get(node, [])[:]:
             self._step(node, Cut.HEARD, waiting)
 
     def ended(self, node: str, topic: str) -> None:
         """Forget the cut connections of a node to a topic: its successor says what became of its jobs."""
-        for waiting in self._waiting.get(node, [])[:]:
+        for waiting in self.waiting.get(node, [])[:]:
             if waiting.topic.name == topic:
                 self._step(node, Cut.ENDED, waiting)
 
@@ -105,13 +102,13 @@ class Graces:
         """Take one step of a cut that is waiting. Every such step ends the wait."""
         _, is_lost = GRACE[CutState.WAITING, event]
         waiting.alarm.cancel()
-        cuts = self._waiting[node]
+        cuts = self.waiting[node]
         cuts.remove(waiting)
         if not cuts:
-            del self._waiting[node]
+            del self.waiting[node]
         if is_lost:
             self._lose(waiting.topic, waiting.numbers)
 
     def close(self) -> None:
         """Forget all of them."""
-        self._waiting.clear()
+        self.waiting.clear()

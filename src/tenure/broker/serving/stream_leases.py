@@ -112,7 +112,7 @@ class StreamLeases:
             case Released():
                 leaves, is_sign = True, event.cause == "nack"
             case Begun():
-                leaves, is_sign = False, True
+                leaves, is_sign = False, not event.is_over
             case Returned() | Lost():
                 leaves, is_sign = True, False
             case Deleted() | Evicted():

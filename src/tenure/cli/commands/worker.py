@@ -59,12 +59,15 @@ def worker(
     key_file: KeyFile = None,
     reload: Annotated[bool, typer.Option("--reload", help="Start anew when a file changes; for development.")] = False,
     no_push: Annotated[bool, typer.Option("--no-push", help="Claim jobs instead of having them pushed.")] = False,
+    suspects: Annotated[
+        bool, typer.Option("--suspects", help="Run only jobs whose worker was lost, for a worker set apart for them.")
+    ] = False,
     log_format: Annotated[str, typer.Option("--log-format", help="text or json.")] = "text",
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Work at the queues of an app until SIGTERM, then drain; a second signal stops at once.
 
-    The module is imported from the current directory.
+    A supervisor starts the workers, and restarts one that dies. The module is imported from the current directory.
     """
     if log_format not in _FORMATS:
         raise typer.BadParameter("--log-format is text or json")
@@ -76,15 +79,18 @@ def worker(
         raise typer.BadParameter(f"--metrics-port leaves no port for each of {processes} processes")
     from tenure.worker.hooks import StartupFailed
     from tenure.worker.observing.logs import configure
-    from tenure.worker.processes.supervisor import follow_supervisor, run_supervised
+    from tenure.worker.processes.place import follow_supervisor
+    from tenure.worker.processes.supervise import run_supervised
     from tenure.worker.runtime.worker import run_app
 
-    index = follow_supervisor()
+    place = follow_supervisor()
     names = [name for part in queues or [] for name in part.split(",") if name]
     try:
-        if reload or (processes > 1 and index is None):
+        if reload or place is None:
             configure(log_format, log_level)
-            raise typer.Exit(_reloading() if reload else run_supervised(_again(), processes, drain_ms=drain))
+            if reload:
+                raise typer.Exit(_reloading())
+            raise typer.Exit(run_supervised(_again(), processes, suspects=_again("--suspects"), drain_ms=drain))
         found = _app_at(app, url, key_file)
         configure(log_format, log_level)  # after the module, which may set up logging by itself
         code = run_app(
@@ -93,8 +99,11 @@ def worker(
             concurrency=concurrency,
             drain_ms=drain,
             push=not no_push,
-            metrics_port=metrics_port and metrics_port + (index or 0),
+            # One that runs on demand would take the port of something else.
+            metrics_port=None if place.on_demand else metrics_port and metrics_port + place.index,
             metrics_host=metrics_host or "127.0.0.1",
+            suspects=suspects,
+            place=place,
         )
     except Unloadable as failure:
         print(failure, file=sys.stderr)
@@ -125,9 +134,11 @@ def _app_at(spec: str, url: str | None, key_file: Path | None) -> App:
     return app
 
 
-def _again() -> list[str]:
-    """Return this command as arguments of Python."""
-    return ["-m", "tenure.cli.main", *sys.argv[1:]]
+def _again(*flags: str) -> list[str]:
+    """Return this command as arguments of Python, with further ``flags``."""
+    given = sys.argv[1:]
+    after = given.index("worker") + 1
+    return ["-m", "tenure.cli.main", *given[:after], *flags, *given[after:]]
 
 
 def _reloading() -> int:

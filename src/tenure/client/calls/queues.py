@@ -13,16 +13,15 @@ from tenure.client.plan.encode import list_seqs, path_of, query_of
 from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan
 from tenure.client.transport.wire import Request
-from tenure.contract.bodies import Gone, HelloBody
 from tenure.contract.commands import Ack, Begin, Claim, Extend, Nack, RedriveFields, Return
 from tenure.contract.names import check_key, check_topic_name
 from tenure.contract.options import ClaimOptions, LeaseOptions, RedriveOptions
 from tenure.contract.repeat import Repeat
-from tenure.contract.replies import BegunJob, Claimed, Extended, HelloReply, Redriven, Settled
+from tenure.contract.replies import BegunJob, Claimed, Extended, Redriven, Settled
 from tenure.contract.values import check_whole
 from tenure.errors import Invalid
 
-__all__ = ["ack", "begin", "claim", "detach", "extend", "hello", "nack", "redrive", "return_jobs"]
+__all__ = ["ack", "begin", "claim", "detach", "extend", "nack", "redrive", "return_jobs"]
 
 
 class _Counted(msgspec.Struct):
@@ -46,7 +45,6 @@ _claimed = Decoder(Claimed)
 _counted = Decoder(_Counted)
 _detached = Decoder(_Detached)
 _extended = Decoder(Extended)
-_hello = Decoder(HelloReply)
 _redriven = Decoder(Redriven)
 
 
@@ -165,33 +163,6 @@ def begin(session: Session, topic: str, seq: int, *, lease_id: str, node: str | 
     command = Begin(node=session.node_or(node), seq=seq, lease_id=lease_id)
     begun, _ = yield from call(session, request_of(path_of(topic, "begin"), command), _begun, command.repeat)
     return begun
-
-
-def hello(
-    session: Session,
-    queues: Sequence[str],
-    *,
-    node: str | None = None,
-    group: str | None = None,
-    host: str = "",
-    version: str = "",
-    held: int = 0,
-    gone: Sequence[Gone] = (),
-) -> Plan[HelloReply]:
-    """Say that a worker starts, at which queues, and which processes it takes the place of: what they had begun is
-    lost, and what else they held is given back at once.
-    """
-    body = HelloBody(
-        node=session.node_or(node),
-        queues=list(queues),
-        group=group,
-        host=host,
-        version=version,
-        held=held,
-        gone=list(gone),
-    )
-    answer, _ = yield from call(session, request_of("/v0/workers/hello", body), _hello, Repeat.SAFE)
-    return answer
 
 
 def extend(

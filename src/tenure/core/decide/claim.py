@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from tenure.contract.commands import Claim
 from tenure.contract.names import check_key, check_node
@@ -51,7 +51,7 @@ def claim(state: State, command: Claim, now_ms: int, payloads: Payloads) -> Deci
         number = queue.claims.get(command.claim_id)
         if number is not None:
             return _repeat(state, topic, queue, command, number, payloads)
-    if topic.config.ttl_ms or queue.suspects or command.suspects:
+    if topic.config.ttl_ms or queue.suspects.ready or command.suspects:
         return _in_steps(state, topic, queue, command, now_ms, payloads, max_count=max_count, lease_ms=lease_ms)
     runs, poisoned = choose(topic, queue, max_count)
     if poisoned:
@@ -79,10 +79,11 @@ def check_claim(command: Claim, settings: Settings) -> None:
 
 def check_isolation(command: Claim) -> None:
     """Raise Invalid for what a claim cannot ask for about isolation."""
-    check_flag(command.isolate, "isolate")
+    if command.isolate is not True:
+        check_flag(command.isolate, "isolate")
     if command.group is not None:
         check_node(command.group)
-    if check_flag(command.suspects, "suspects") and not command.isolate:
+    if command.suspects is not False and check_flag(command.suspects, "suspects") and not command.isolate:
         raise Invalid("suspects needs isolate: a worker that takes them may be lost with them", field="suspects")
 
 
@@ -108,22 +109,22 @@ def _lease(
     redelivered = {seq: counts[seq] + 1 for seq in each(runs) if seq in counts} if counts else {}
     if ready < 0:
         ready = 0
-    claimed = Claimed(now_ms, topic.id, number, node, deadline_ms, runs, command.claim_id)
+    claimed: Claimed
     if command.isolate and isolates(state, command):
-        claimed = _isolated(claimed, command)
+        group = command.group or node
+        claimed = ClaimedIsolated(
+            now_ms, topic.id, number, node, deadline_ms, runs, command.claim_id, group, command.suspects
+        )
+    else:
+        claimed = Claimed(now_ms, topic.id, number, node, deadline_ms, runs, command.claim_id)
     if command.auto_ack:
         acked = Acked(now_ms, topic.id, runs, payloads.weigh(topic, runs), node)
         return [claimed, acked], Grant(topic.name, node, 0, 0, jobs, redelivered, ready), LEVELS[config.durability]
     shown_ms = deadline_ms + state.wall_offset_ms
     grant = Grant(topic.name, node, number, shown_ms, jobs, redelivered, ready, lease_ms)
-    if queue.pasts.jobs:
+    if queue.suspects.pasts.jobs:
         grant = _with_pasts(grant, state, queue, command, runs, delivered=1)
     return claimed, grant, lease_level(config)
-
-
-def _isolated(claimed: Claimed, command: Claim) -> ClaimedIsolated:
-    group = command.group or command.node
-    return ClaimedIsolated(**asdict(claimed), group=group, only_suspects=command.suspects)
 
 
 def _with_pasts(
@@ -132,11 +133,11 @@ def _with_pasts(
     """Add what is known of jobs that were returned or lost before; ``delivered`` counts a delivery that is not folded
     yet.
     """
-    pasts, tries, lost = queue.pasts, dict[int, int](), dict[int, int]()
-    waiting = len(queue.suspects)
+    pasts, tries, lost = queue.suspects.pasts, dict[int, int](), dict[int, int]()
+    waiting = len(queue.suspects.ready)
     for seq in each(runs):
         past = pasts.get(seq)
-        waiting -= delivered and seq in queue.suspects
+        waiting -= delivered and seq in queue.suspects.ready
         if past.spared:
             tries[seq] = queue.deliveries.get(seq, 1) + delivered - past.spared
         if past.lost:
@@ -145,7 +146,7 @@ def _with_pasts(
 
 
 def _empty(state: State, topic: Topic, queue: Queue, command: Claim) -> Grant:
-    suspects = len(queue.suspects) if queue.suspects and isolates(state, command) else 0
+    suspects = len(queue.suspects.ready) if queue.suspects.ready and isolates(state, command) else 0
     return Grant(topic.name, command.node, 0, 0, [], {}, ready_count(topic, queue), suspects=suspects)
 
 
@@ -229,6 +230,6 @@ def _repeat(
     redelivered = {seq: queue.deliveries[seq] for seq in held if seq in queue.deliveries}
     deadline_ms = lease.deadline_ms + state.wall_offset_ms
     reply = Grant(topic.name, node, number, deadline_ms, jobs, redelivered, ready_count(topic, queue))
-    if queue.pasts.jobs:
+    if queue.suspects.pasts.jobs:
         reply = _with_pasts(reply, state, queue, command, to_runs(held))
     return None, reply, lease_level(topic.config)

@@ -58,7 +58,7 @@ def _why_spent(queue: Queue, seq: int) -> str:
     """Return why a job has no try left: its workers that were lost, else the last reason that it was given back with,
     else only that there were too many.
     """
-    ended, past = queue.deliveries_ended, queue.pasts.get(seq)
+    ended, past = queue.deliveries_ended, queue.suspects.pasts.get(seq)
     if not past.begun:
         return ended.last_reason(seq, but=("lost", "returned")) or SPENT
     last = next((delivery for delivery in reversed(ended.get(seq, ())) if delivery.end == "lost"), None)
@@ -69,7 +69,7 @@ def _why_spent(queue: Queue, seq: int) -> str:
 
 def worn_reason(queue: Queue, seq: int) -> str:
     """Return why a job is parked that takes no try, but no worker has ever kept."""
-    return f"its worker was lost {queue.pasts.get(seq).lost} times before it began this job"
+    return f"its worker was lost {queue.suspects.pasts.get(seq).lost} times before it began this job"
 
 
 def _drop_events(topic: Topic, reasons: Mapping[int, str], now_ms: int, payloads: Payloads) -> list[Event]:
@@ -132,7 +132,7 @@ def _move_events(
 
 def _stamp(topic: Topic, letter: Stored, queue: Queue, reason: str) -> Record:
     """Return the job as a dead letter: its own fields, with its provenance in ``meta``."""
-    deliveries, lost = queue.deliveries.get(letter.seq, 1), queue.pasts.get(letter.seq).lost
+    deliveries, lost = queue.deliveries.get(letter.seq, 1), queue.suspects.pasts.get(letter.seq).lost
     meta = provenance.stamp(letter.meta, Provenance(topic.name, letter.seq, deliveries, reason, lost))
     return Record(data=letter.data, tag=letter.tag, node=letter.node, meta=meta)
 

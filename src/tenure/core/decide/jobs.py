@@ -55,9 +55,9 @@ def _in_state(topic: Topic, queue: Queue, state: str, cursor: int, limit: int) -
         case "delayed":
             found = list(islice(queue.delayed.iter_equal_or_larger(cursor + 1), limit + 1))
         case "suspect":
-            found = list(islice(queue.suspects.iter_equal_or_larger(cursor + 1), limit + 1))
+            found = list(islice(queue.suspects.ready.iter_equal_or_larger(cursor + 1), limit + 1))
         case _:
-            waiting = merge(*(jobs.iter_equal_or_larger(cursor + 1) for jobs in (queue.reclaim, queue.suspects)))
+            waiting = merge(*(jobs.iter_equal_or_larger(cursor + 1) for jobs in (queue.reclaim, queue.suspects.ready)))
             found = list(islice(waiting, limit + 1))
             start = max(queue.cursor, topic.floor, cursor + 1)
             found += each(fresh_from(topic, queue, start, limit + 1 - len(found)))
@@ -81,7 +81,7 @@ def _among(topic: Topic, jobs: Mapping[int, object], cursor: int, limit: int) ->
 def describe(queue: Queue, seq: int, state: str, due_ms: int | None = None, *, wall_offset_ms: int) -> JobRow:
     """Return a job as listings show it: its state, its holder and deadline, and why it last came back."""
     reason = queue.parked.get(seq) or queue.deliveries_ended.last_reason(seq)
-    lease, past = queue.holder(seq), queue.pasts.get(seq)
+    lease, past = queue.holder(seq), queue.suspects.pasts.get(seq)
     tries = queue.tries(seq) if past.spared else None
     if lease is None:
         count = queue.deliveries.get(seq, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from tenure.contract import replies
@@ -48,7 +48,8 @@ def begin(state: State, command: Begin, now_ms: int, payloads: Payloads) -> Deci
     """Begin a job, so that a loss of its worker is a try of this job. A repeat changes nothing.
 
     Raises LeaseLost where the caller does not hold it under that lease, Conflict (``busy``) while the group has another
-    job begun, and Conflict (``not_isolated``) where the lease does not isolate.
+    job begun that has not yet run for `suspects_wait_ms`, and Conflict (``not_isolated``) where the lease does not
+    isolate. A job that has run for longer is not blamed any more: a loss has the newest one as its cause.
     """
     check_node(command.node)
     seq, number = check_within(command.seq, "seq", least=0, most=SEQ_MAX), parse_lease_id(command.lease_id)
@@ -62,38 +63,45 @@ def begin(state: State, command: Begin, now_ms: int, payloads: Payloads) -> Deci
     if group is None:
         raise Conflict(f"job {seq} was claimed without isolate: run it without a begin", code="not_isolated", seq=seq)
     reply = replies.BegunJob(topic.name, seq)
-    if seq in queue.begun:
+    if seq in queue.suspects.begun:
         return None, reply, Level.WRITTEN
-    if _has_begun(state, group, now_ms):
-        raise Conflict(
-            "this group of workers has another job begun, and a loss must have one cause: return this one, and try "
-            "again later",
-            code="busy",
-        )
-    return Begun(now_ms, topic.id, [seq, 1], command.node, _retry_ms(state, queue, seq)), reply, Level.WRITTEN
+    events = _end_trials(state, group, now_ms)
+    events.append(Begun(now_ms, topic.id, [seq, 1], command.node, _retry_ms(state, queue, seq)))
+    return events, reply, Level.WRITTEN
 
 
-def _has_begun(state: State, group: str, now_ms: int) -> bool:
-    """Return whether a worker of this group runs a job that it began, at the cost of all that are begun."""
-    return any(
-        lease is not None and lease.deadline_ms >= now_ms and queue.leases.group(queue.in_flight[seq]) == group
-        for queue in _begun_queues(state)
-        for seq in queue.begun
-        for lease in (queue.holder(seq),)
-    )
+def _end_trials(state: State, group: str, now_ms: int) -> list[Event]:
+    """Return the events that end the trials of the jobs that this group has begun, at the cost of all that are begun.
+
+    Raises Conflict (``busy``) where one has only just begun.
+    """
+    events: list[Event] = []
+    for topic, queue in _with_begun(state):
+        state.catch_up(topic, now_ms)
+        for seq, (at_ms, _) in queue.suspects.begun.items():
+            if queue.leases.group(queue.in_flight[seq]) != group:
+                continue
+            if now_ms - at_ms < state.settings.suspects_wait_ms:
+                raise Conflict(
+                    "this group of workers has only just begun another job, and a loss must have one cause: return "
+                    "this one, and try again later",
+                    code="busy",
+                )
+            node = queue.leases.node(queue.in_flight[seq])
+            events.append(Begun(now_ms, topic.id, [seq, 1], node, 0, is_over=True))
+    return events
 
 
-def _begun_queues(state: State) -> Iterator[Queue]:
-    for topic_id in state.begun_queues:
-        queue = state.by_id[topic_id].queue
-        if queue is not None and queue.begun:
-            yield queue
+def _with_begun(state: State) -> list[tuple[Topic, Queue]]:
+    """Return the queues in which jobs are begun."""
+    topics = [state.by_id[topic_id] for topic_id in state.begun_queues]
+    return [(topic, queue) for topic in topics if (queue := topic.queue) is not None and queue.suspects.begun]
 
 
 def _retry_ms(state: State, queue: Queue, seq: int) -> int:
     """Return after how long a job comes back if it is lost: twice as long each time, within the limit."""
     settings = state.settings
-    return min(settings.begun_retry_ms << min(queue.pasts.get(seq).begun, 32), settings.begun_retry_ms_max)
+    return min(settings.begun_retry_ms << min(queue.suspects.pasts.get(seq).begun, 32), settings.begun_retry_ms_max)
 
 
 def end_node(state: State, command: EndNode, now_ms: int, payloads: Payloads) -> Steps[tuple[replies.EndedNode, int]]:

@@ -126,7 +126,7 @@ def queue_info(state: State, topic: Topic, queue: Queue, wall_ms: int, payloads:
         dead_lettered=queue.dead_lettered,
         oldest_ready_ms=_oldest_ready_ms(state, topic, queue, wall_ms, payloads),
         ack_holes=ack_holes(topic, queue),
-        suspects=len(queue.suspects),
+        suspects=len(queue.suspects.ready),
     )
 
 

@@ -60,21 +60,22 @@ def claimed_isolated(state: State, event: ClaimedIsolated, location: int) -> Non
     queue = topic.queue
     if event.at_ms >= queue.next_change_ms:
         state.pass_time(topic, event.at_ms)
-    if queue.suspects:
+    if queue.suspects.ready:
         _note_taken(queue, event)
     queue.hold(event, event.group)
 
 
 def _note_taken(queue: Queue, event: ClaimedIsolated) -> None:
     """Note that suspects were taken by a claim for them, or which of them another claim of the group took."""
+    line = queue.suspects
     if event.only_suspects:
-        queue.suspects_since_ms = event.at_ms
+        line.since_ms = event.at_ms
         return
-    taken = next((seq for seq in each(event.runs) if seq in queue.suspects), None)
+    taken = next((seq for seq in each(event.runs) if seq in line.ready), None)
     if taken is not None:
-        if len(queue.borrowed) >= _BORROWERS_MAX:
-            queue.borrowed = {group: seq for group, seq in queue.borrowed.items() if queue.is_borrowed(group)}
-        queue.borrowed[event.group] = taken
+        if len(line.borrowed) >= _BORROWERS_MAX:
+            line.borrowed = {group: seq for group, seq in line.borrowed.items() if queue.is_borrowed(group)}
+        line.borrowed[event.group] = taken
 
 
 def begun(state: State, event: Begun, location: int) -> None:
@@ -82,7 +83,11 @@ def begun(state: State, event: Begun, location: int) -> None:
     if topic is None or topic.queue is None:
         return
     state.pass_time(topic, event.at_ms)
-    topic.queue.begun.update(dict.fromkeys(each(event.runs), event.retry_ms))
+    begun = topic.queue.suspects.begun
+    for seq in each(event.runs):
+        begun.pop(seq, None)
+        if not event.is_over:
+            begun[seq] = event.at_ms, event.retry_ms
     state.begun_queues.add(topic.id)
 
 
@@ -94,7 +99,7 @@ def returned(state: State, event: Returned, location: int) -> None:
     state.pass_time(topic, event.at_ms)
     for seq in each(event.runs):
         _end_delivery(queue, seq, event.at_ms, "returned", event.reason)
-        queue.spare(seq)
+        queue.suspects.spare(seq)
         queue.make_ready_at(seq, event.due_ms, now_ms=event.at_ms)
     topic.evict_from = min(topic.evict_from, event.runs[0])
 
@@ -138,7 +143,7 @@ def acked(state: State, event: Acked, location: int) -> None:
         topic.bury(lo, beyond)
     topic.count -= jobs
     state.jobs -= jobs
-    if queue.deliveries or queue.uniques_by_seq or queue.deliveries_ended or queue.pasts.jobs:
+    if queue.deliveries or queue.uniques_by_seq or queue.deliveries_ended or queue.suspects.pasts.jobs:
         for seq in each(event.runs):
             queue.forget_details(seq)
     if topic.tags is not None:
@@ -158,9 +163,9 @@ def released(state: State, event: Released, location: int) -> None:
         isolates = topic.queue.leases.group(topic.queue.in_flight[seq]) is not None
         _end_delivery(topic.queue, seq, event.at_ms, event.cause, event.reason)
         if event.cause == "nack":
-            topic.queue.clear_losses(seq)
+            topic.queue.suspects.clear(seq)
         elif isolates:  # its holder never got it, or the log was restored elsewhere
-            topic.queue.spare(seq)
+            topic.queue.suspects.spare(seq)
         due_ms = next(dues_ms) if dues_ms is not None else event.due_ms
         topic.queue.make_ready_at(seq, due_ms, now_ms=event.at_ms)
     topic.evict_from = min(topic.evict_from, event.runs[0])
@@ -189,7 +194,7 @@ def dead_lettered(state: State, event: DeadLettered, location: int) -> None:
         if lease is not None:
             delivery = Delivery(lease.number, lease.node, lease.since_ms, event.at_ms, "dead", event.reason)
             topic.queue.record_delivery(seq, delivery)
-            topic.queue.clear_losses(seq)
+            topic.queue.suspects.clear(seq)
         topic.queue.park(seq, event.reason)
     topic.queue.copies.update(copies_of(event))
 

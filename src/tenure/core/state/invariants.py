@@ -98,7 +98,7 @@ def _check_queue(state: State, topic: Topic, queue: Queue, live: list[int]) -> N
     places = {
         "in flight": set(queue.in_flight),
         "reclaim": set(queue.reclaim),
-        "suspects": set(queue.suspects),
+        "suspects": set(queue.suspects.ready),
         "delayed": set(queue.delayed),
         "parked": set(queue.parked),
     }
@@ -108,7 +108,8 @@ def _check_queue(state: State, topic: Topic, queue: Queue, live: list[int]) -> N
     passed = {seq for seq in live if seq < queue.cursor}
     missing = passed - set().union(*places.values())
     assert not missing, f"jobs {sorted(missing)} lie below the cursor and nowhere else"
-    early = {seq for seq in (*queue.in_flight, *queue.reclaim) if seq >= queue.cursor and seq not in queue.ahead}
+    ahead = queue.suspects.ahead
+    early = {seq for seq in (*queue.in_flight, *queue.reclaim) if seq >= queue.cursor and seq not in ahead}
     assert not early, f"jobs {sorted(early)} were claimed, but lie at or above the cursor {queue.cursor}"
     assert queue.cursor <= topic.head_seq + 1, f"the cursor {queue.cursor} lies above the head {topic.head_seq}"
     assert topic.is_dead(queue.acked_max), f"seq {queue.acked_max} was acked and is alive"
@@ -125,19 +126,19 @@ def _check_queue(state: State, topic: Topic, queue: Queue, live: list[int]) -> N
 
 
 def _check_suspects(queue: Queue, alive: set[int]) -> None:
-    pasts = queue.pasts
+    line, pasts = queue.suspects, queue.suspects.pasts
     assert set(pasts) <= alive, f"dead jobs have a past: {sorted(set(pasts) - alive)}"
     for seq in pasts:
         past = pasts.get(seq)
         assert past.begun <= past.lost, f"job {seq} was lost more often while it was begun than at all: {past}"
         assert queue.tries(seq) >= 0, f"job {seq} has fewer deliveries than were spared: {past}"
-    assert all(pasts.is_suspect(seq) for seq in queue.suspects), "a job waits with the suspects and is none"
-    waiting = {*queue.reclaim, *(seq for seq in pasts if seq >= queue.cursor and seq not in queue.ahead)}
+    assert all(pasts.is_suspect(seq) for seq in line.ready), "a job waits with the suspects and is none"
+    waiting = {*queue.reclaim, *(seq for seq in pasts if seq >= queue.cursor and seq not in line.ahead)}
     waiting -= queue.in_flight.keys() | queue.parked.keys() | set(queue.delayed)
     assert not any(pasts.is_suspect(seq) for seq in waiting), "a suspect is in line with the others"
-    ahead = {seq for seq in (*queue.suspects, *queue.in_flight) if seq >= queue.cursor}
-    assert set(queue.ahead) == ahead, f"ahead of the cursor are {sorted(ahead)}, not {sorted(queue.ahead)}"
-    assert queue.begun.keys() <= queue.in_flight.keys(), "a job is begun that no worker holds"
+    ahead = {seq for seq in (*line.ready, *queue.in_flight) if seq >= queue.cursor}
+    assert set(line.ahead) == ahead, f"ahead of the cursor are {sorted(ahead)}, not {sorted(line.ahead)}"
+    assert line.begun.keys() <= queue.in_flight.keys(), "a job is begun that no worker holds"
 
 
 def _check_deliveries_ended(queue: Queue) -> None:

@@ -9,23 +9,23 @@ leases.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import takewhile, zip_longest
 from typing import Final
 
 from pyroaring import BitMap64
 
 from tenure.contract.config import Backoff
-from tenure.core.backoff import delay_ms
 from tenure.core.events import Claimed
 from tenure.core.state.deadlines import OwnDeadlines
 from tenure.core.state.delays import NEVER, Delays
 from tenure.core.state.deliveries import Delivery, EndedDeliveries
+from tenure.core.state.expiry import end_leases
 from tenure.core.state.lease import Ended, Lease
 from tenure.core.state.lease_page import DEADLINE, SEQ
-from tenure.core.state.lease_table import EPOCH_SHIFT, LeaseTable
-from tenure.core.state.pasts import Past, Pasts
-from tenure.core.state.ranges import each, to_runs
+from tenure.core.state.lease_table import LeaseTable
+from tenure.core.state.pasts import Past
+from tenure.core.state.ranges import each
 from tenure.core.state.step_budget import StepBudget
+from tenure.core.state.suspects import SuspectLine
 
 __all__ = ["IDLE", "NEVER", "Queue"]
 
@@ -39,20 +39,11 @@ class Queue:
     alone changes anything. ``in_flight`` has the row in ``leases`` that holds a job, ``own_deadlines`` the deadline of
     a job that was extended apart from its lease, ``claims`` the number of a lease by its claim id. ``delayed`` is
     ``delays.jobs``, within reach of a claim. ``copies`` names the dead letter of a parked job that has one, as
-    ``topic id << 64 | seq``.
-
-    ``pasts`` has the jobs that were returned or lost; those that were lost since their last verdict wait in
-    ``suspects``. ``ahead`` are suspects at or above the cursor, ready or in flight: they are not fresh. ``begun`` are
-    suspects that their worker began, with the time after which they come back if it is lost. Not in a snapshot:
-    ``suspects_since_ms`` is when the first of them began to wait or a claim for suspects last took one, ``borrowed``
-    the suspect that an ordinary claim of a group took last. Both only decide whether a claim may have a suspect.
+    ``topic id << 64 | seq``. ``suspects`` are the jobs whose worker was lost, with what is known of their past.
     """
 
     __slots__ = (
         "acked_max",
-        "ahead",
-        "begun",
-        "borrowed",
         "claims",
         "copies",
         "cursor",
@@ -68,11 +59,9 @@ class Queue:
         "next_change_ms",
         "own_deadlines",
         "parked",
-        "pasts",
         "reclaim",
         "redelivered_max",
         "suspects",
-        "suspects_since_ms",
         "uniques",
         "uniques_by_seq",
     )
@@ -98,12 +87,7 @@ class Queue:
         self.copies: dict[int, int] = {}
         self.uniques: dict[str, int] = {}
         self.uniques_by_seq: dict[int, str] = {}
-        self.pasts = Pasts()
-        self.suspects = BitMap64()
-        self.ahead = BitMap64()
-        self.begun: dict[int, int] = {}
-        self.suspects_since_ms = 0
-        self.borrowed: dict[str, int] = {}
+        self.suspects = SuspectLine()
 
     # Holding
 
@@ -122,17 +106,9 @@ class Queue:
             for i in range(0, len(runs), 2):
                 in_flight.update(dict.fromkeys(range(runs[i], runs[i] + runs[i + 1]), row))
         if beyond > self.cursor:
-            self._pass_over(runs)
+            self.cursor = self.suspects.pass_over(each(runs), cursor=self.cursor) if self.suspects.ahead else beyond
         if event.deadline_ms < self.next_change_ms:
             self.next_change_ms = event.deadline_ms + 1
-
-    def _pass_over(self, runs: list[int]) -> None:
-        """Move the cursor behind the last of these jobs that was fresh."""
-        if not self.ahead:
-            self.cursor = runs[-2] + runs[-1]
-            return
-        self.cursor = max([self.cursor, *(seq + 1 for seq in each(runs) if seq not in self.ahead)])
-        self.ahead.remove_range(0, self.cursor)
 
     def _count_again(self, runs: list[int]) -> None:
         """Count a delivery of jobs that were delivered before, and take them out of the reclaim set."""
@@ -142,13 +118,13 @@ class Queue:
                 self.reclaim.discard(seq)
                 if seq in deliveries:
                     deliveries[seq] += 1
-                if self.suspects:
-                    self.suspects.discard(seq)
+                if self.suspects.ready:
+                    self.suspects.ready.discard(seq)
 
     def tries(self, seq: int) -> int:
         """Return how many deliveries of a job count against ``max_deliveries``, one that is under way included."""
-        count = self.deliveries.get(seq, 1 if seq in self.in_flight else 0)
-        return count - self.pasts.get(seq).spared if self.pasts.jobs else count
+        count, pasts = self.deliveries.get(seq, 1 if seq in self.in_flight else 0), self.suspects.pasts
+        return count - pasts.get(seq).spared if pasts.jobs else count
 
     def lease(self, number: int) -> Lease | None:
         """Return the lease of this number with the earliest deadline of its jobs, or None where it is over."""
@@ -156,7 +132,7 @@ class Queue:
         if row is None:
             return None
         if row in self.leases.apart:
-            return self._copy(row, min(self._deadline_ms(seq, row) for seq in self._each_of(row)))
+            return self._copy(row, min(self._deadline_ms(seq, row) for seq in self.each_of(row)))
         return self._copy(row)
 
     def holder(self, seq: int) -> Lease | None:
@@ -184,10 +160,10 @@ class Queue:
     def each_held(self, number: int) -> Iterator[int]:
         """Return the seqs still held under a lease number one by one, ascending."""
         row = self.leases.row_of(number)
-        return iter(()) if row is None else self._each_of(row)
+        return iter(()) if row is None else self.each_of(row)
 
-    def _each_of(self, row: int) -> Iterator[int]:
-        """Return the seqs that a lease still holds, ascending; most hold what they started with."""
+    def each_of(self, row: int) -> Iterator[int]:
+        """Return the seqs that the lease of a row still holds, ascending; most hold what they started with."""
         runs = self.leases.runs.get(row)
         if runs is None:
             return iter((self.leases.cells(row)[SEQ],))
@@ -197,7 +173,7 @@ class Queue:
 
     def deadlines_of(self, row: int) -> Iterator[tuple[int, int]]:
         """Return each job that a lease still holds, ascending, with its deadline."""
-        return ((seq, self._deadline_ms(seq, row)) for seq in self._each_of(row))
+        return ((seq, self._deadline_ms(seq, row)) for seq in self.each_of(row))
 
     def held_count(self, number: int) -> int:
         """Return how many jobs are still held under a lease number."""
@@ -217,10 +193,8 @@ class Queue:
         row = in_flight.pop(lo)
         if self.own_deadlines:
             self._forget_own(lo, n, row)
-        if self.begun or self.ahead:
-            for seq in range(lo, lo + n):
-                self.begun.pop(seq, None)
-                self.ahead.discard(seq)
+        if self.suspects.begun or self.suspects.ahead:
+            self.suspects.release(lo, n)
         if n > 1:
             for seq in range(lo + 1, lo + n):
                 holder = in_flight.pop(seq)
@@ -281,55 +255,25 @@ class Queue:
         """Put a job in line: a suspect among the suspects, another one to be reclaimed. Above the cursor it is simply
         fresh again.
         """
-        if self.pasts.is_suspect(seq):
-            if not self.suspects:
-                self.suspects_since_ms = now_ms
-            self.suspects.add(seq)
-            if seq >= self.cursor:
-                self.ahead.add(seq)
+        if self.suspects.pasts.is_suspect(seq):
+            self.suspects.add(seq, cursor=self.cursor, now_ms=now_ms)
         elif seq < self.cursor:
             self.reclaim.add(seq)
 
-    def spare(self, seq: int) -> None:
-        """Count a delivery as no try."""
-        past = self.pasts.get(seq)
-        self.pasts.put(seq, past._replace(spared=past.spared + 1))
-
     def lose(self, seq: int) -> int:
-        """Count a loss of a held job's worker; return after how many ms the job comes back. It was a try only if the
-        job was begun.
-        """
-        past, retry_ms = self.pasts.get(seq), self.begun.get(seq)
+        """Count a loss of a held job's worker; return after how many ms the job comes back."""
         self.lost += 1
-        if retry_ms is None:
-            self.pasts.put(seq, past._replace(spared=past.spared + 1, lost=past.lost + 1))
-            return 0
-        self.pasts.put(seq, past._replace(lost=past.lost + 1, begun=past.begun + 1))
-        return retry_ms
+        return self.suspects.lose(seq)
 
     def is_borrowed(self, group: str) -> bool:
         """Return whether the suspect that an ordinary claim of a group took last is still held by that group."""
-        row = self.in_flight.get(self.borrowed.get(group, 0))
-        return row is not None and self.leases.group(row) == group and self.pasts.is_suspect(self.borrowed[group])
-
-    def line_up_suspects(self) -> None:
-        """Put the suspects in line that are neither held nor delayed nor parked, after their pasts were loaded."""
-        for seq in self.pasts:
-            if not self.pasts.is_suspect(seq):
-                continue
-            if seq not in self.in_flight and seq not in self.delayed and seq not in self.parked:
-                self.suspects.add(seq)
-            if seq >= self.cursor and (seq in self.suspects or seq in self.in_flight):
-                self.ahead.add(seq)
-
-    def clear_losses(self, seq: int) -> None:
-        """Note a verdict on a job: it is no suspect any more."""
-        if seq in self.pasts.jobs:
-            self.pasts.put(seq, Past(self.pasts.get(seq).spared))
+        seq = self.suspects.borrowed.get(group, 0)
+        row = self.in_flight.get(seq)
+        return row is not None and self.leases.group(row) == group and self.suspects.pasts.is_suspect(seq)
 
     def note_losses(self, seq: int, count: int, *, now_ms: int) -> None:
         """Note that a job which was just appended was lost so often before, in another queue."""
-        self.pasts.put(seq, Past(lost=count))
+        self.suspects.pasts.put(seq, Past(lost=count))
         self.redelivered_max = seq
         if seq not in self.delayed:
             self._make_ready(seq, now_ms)
@@ -337,7 +281,7 @@ class Queue:
     def forget_deliveries(self, seq: int) -> None:
         """Count the deliveries of a job from zero; a suspect stays one."""
         self.deliveries.pop(seq, None)
-        self.pasts.put(seq, Past(lost=self.pasts.get(seq).lost))
+        self.suspects.count_from_zero(seq)
 
     def record_delivery(self, seq: int, delivery: Delivery) -> None:
         """Record a delivery that ended without an ack, and count it for the next one."""
@@ -349,19 +293,14 @@ class Queue:
         self.let_go(seq)
         self.reclaim.discard(seq)
         self.delays.end(seq, seq + 1)
-        self._leave_line(seq)
+        self.suspects.leave(seq)
         self.forget_details(seq)
-
-    def _leave_line(self, seq: int) -> None:
-        """Take a job out of the suspects that wait, if it is one."""
-        self.suspects.discard(seq)
-        self.ahead.discard(seq)
 
     def forget_details(self, seq: int) -> None:
         """Drop the delivery count, ended deliveries, past, parking and unique key of a job."""
         self.deliveries.pop(seq, None)
         self.deliveries_ended.forget(seq)
-        self.pasts.forget(seq)
+        self.suspects.pasts.forget(seq)
         self.parked.pop(seq, None)
         self.copies.pop(seq, None)
         key = self.uniques_by_seq.pop(seq, None)
@@ -372,7 +311,7 @@ class Queue:
         """Park a job: it cannot be claimed until it is redriven."""
         self.reclaim.discard(seq)
         self.delays.end(seq, seq + 1)
-        self._leave_line(seq)
+        self.suspects.leave(seq)
         self.parked[seq] = reason
 
     def unpark(self, seq: int) -> None:
@@ -393,8 +332,9 @@ class Queue:
                 seqs = [seq for seq in known if lo <= seq < hi]
             for seq in seqs:
                 self.forget(seq)
-        for seq in list(takewhile(hi.__gt__, self.pasts.jobs.iter_equal_or_larger(lo))):
-            self.forget(seq)
+        if self.suspects.pasts.jobs:
+            for seq in self.suspects.between(lo, hi):
+                self.forget(seq)
 
     # Time
 
@@ -416,8 +356,8 @@ class Queue:
         and ``next_change_ms`` is not above ``now_ms`` while there are more.
         """
         lowest, budget = NEVER, StepBudget(jobs_max or NEVER)
-        while budget.left > 0 and self._next_deadline_ms() < now_ms:
-            lowest = min(lowest, self._end_leases(backoff, ended, now_ms, budget, epoch=epoch))
+        while budget.left > 0 and self.next_deadline_ms() < now_ms:
+            lowest = min(lowest, end_leases(self, backoff, ended, now_ms, budget, epoch=epoch))
         for seq in self.delays.pop_due(now_ms, wall_offset_ms=wall_offset_ms, count_max=budget.left):
             self._make_ready(seq, now_ms)
         self.plan(wall_offset_ms)
@@ -425,77 +365,11 @@ class Queue:
 
     def plan(self, wall_offset_ms: int) -> None:
         """Set ``next_change_ms`` from the leases and the delays."""
-        self.next_change_ms = min(self._next_deadline_ms() + 1, self.delays.next_ms(wall_offset_ms), NEVER)
+        self.next_change_ms = min(self.next_deadline_ms() + 1, self.delays.next_ms(wall_offset_ms), NEVER)
 
-    def _next_deadline_ms(self) -> int:
+    def next_deadline_ms(self) -> int:
         """Return a time at or before the earliest deadline; NEVER where nothing is in flight."""
         return min(self.leases.next_ms, self.own_deadlines.next_ms)
-
-    def _end_leases(
-        self, backoff: Backoff | None, ended: list[Ended] | None, now_ms: int, budget: StepBudget, *, epoch: int
-    ) -> int:
-        """End the leases of jobs whose deadline is the earliest, which has passed, while the budget lasts.
-
-        They end in the order in which their leases were given, and by seq: the same in however many steps. Return the
-        lowest seq that came back, or NEVER: a deadline may have been extended.
-        """
-        deadline_ms, lowest = self._next_deadline_ms(), NEVER
-        for row, seqs in self._take_due(deadline_ms, budget):
-            end = self._expire(row, seqs, backoff, deadline_ms=deadline_ms, now_ms=now_ms, epoch=epoch)
-            lowest = min(lowest, seqs[0])
-            if ended is not None:
-                ended.append(end)
-        return lowest
-
-    def _take_due(self, deadline_ms: int, budget: StepBudget) -> Iterator[tuple[int, list[int]]]:
-        """Yield leases with jobs that have this deadline, and those jobs, ascending; the caller ends them.
-
-        Nothing is yielded after the budget is used up: which lease is the next is not known then.
-        """
-        leases, own = self.leases, self.own_deadlines
-        row, own_row = leases.pop_due(deadline_ms, budget), own.next_row(deadline_ms, budget)
-        while budget.left > 0:
-            if row is not None and (own_row is None or row <= own_row):
-                seqs = list(self._each_of(row))
-                if row in leases.apart:
-                    seqs = [seq for seq in seqs if own.get(seq, deadline_ms) <= deadline_ms]
-                yield row, seqs
-                row = leases.pop_due(deadline_ms, budget)
-            elif own_row is not None:
-                seqs = own.take_due(own_row, deadline_ms, budget)
-                yield own_row, seqs
-            else:
-                return
-            budget.left -= len(seqs)
-            own_row = own.next_row(deadline_ms, budget)
-        if row is not None:
-            leases.index(row, deadline_ms)
-
-    def _expire(
-        self, row: int, seqs: list[int], backoff: Backoff | None, *, deadline_ms: int, now_ms: int, epoch: int
-    ) -> Ended:
-        """End the lease of these jobs, which reached their deadline."""
-        number, since_ms, _, _ = self.leases.cells(row)
-        node, isolates = self.leases.node(row), self.leases.group(row) is not None
-        is_lost = isolates and number >> EPOCH_SHIFT == epoch
-        delivery = Delivery(number, node, since_ms, deadline_ms, "lost" if is_lost else "expired")
-        dues_ms: list[int] = []
-        for seq in seqs:
-            self.record_delivery(seq, delivery)
-            if is_lost:
-                dues_ms.append(deadline_ms + self.lose(seq))
-            elif isolates:
-                self.spare(seq)
-                dues_ms.append(deadline_ms)
-            elif backoff is not None:
-                dues_ms.append(deadline_ms + delay_ms(backoff, deliveries=self.tries(seq), seq=seq))
-        runs = [seqs[0], 1] if len(seqs) == 1 else to_runs(seqs)
-        for i in range(0, len(runs), 2):
-            self.take_out(runs[i], runs[i + 1])
-        for seq, due_ms in zip_longest(seqs, dues_ms, fillvalue=deadline_ms):
-            self.make_ready_at(seq, due_ms, now_ms=now_ms)
-        self.expired += len(seqs)
-        return Ended(number, node, deadline_ms, runs, delivery.end)
 
 
 IDLE: Final = Queue()

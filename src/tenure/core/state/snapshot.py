@@ -58,7 +58,7 @@ class QueueSnapshot(msgspec.Struct, frozen=True, array_like=True):
     copies: list[tuple[int, int, int]] = []
     lost: int = 0
     pasts: tuple[bytes, bytes] = (b"", b"")
-    begun: tuple[bytes, bytes] = (b"", b"")
+    begun: list[tuple[int, int, int]] = []
 
 
 class TopicSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -134,7 +134,7 @@ def count_items(topic: Topic) -> int:
     parts: list[Sized] = [part for part in (topic.keys, topic.marks, topic.tags) if part is not None]
     if (queue := topic.queue) is not None:
         parts += (queue.in_flight, queue.delayed, queue.deliveries, queue.parked, queue.uniques, queue.copies)
-        parts.append(queue.pasts)
+        parts.append(queue.suspects.pasts)
     return sum(len(part) for part in parts)
 
 
@@ -275,8 +275,8 @@ def _queue_snapshot(queue: Queue) -> QueueSnapshot:
         queue.redelivered_max,
         [(seq, copy >> 64, copy & _LOW) for seq, copy in sorted(queue.copies.items())],
         queue.lost,
-        _columns(queue.pasts.dump()),
-        _columns(sorted(queue.begun.items())),
+        _columns(queue.suspects.pasts.dump()),
+        [(seq, at_ms, retry_ms) for seq, (at_ms, retry_ms) in sorted(queue.suspects.begun.items())],
     )
 
 
@@ -295,9 +295,9 @@ def _queue_from(snapshot: QueueSnapshot) -> Queue:
     queue.uniques_by_seq = dict(snapshot.uniques)
     queue.uniques = {key: seq for seq, key in snapshot.uniques}
     queue.lost = snapshot.lost
-    queue.pasts.restore(_pairs(snapshot.pasts))
-    queue.begun.update(_pairs(snapshot.begun))
-    queue.line_up_suspects()
+    queue.suspects.pasts.restore(_pairs(snapshot.pasts))
+    queue.suspects.begun.update((seq, (at_ms, retry_ms)) for seq, at_ms, retry_ms in snapshot.begun)
+    queue.suspects.restore(cursor=queue.cursor, held=queue.in_flight, delayed=queue.delayed, parked=queue.parked)
     queue.plan(0)  # wall delays are planned again once the offset is known
     return queue
 

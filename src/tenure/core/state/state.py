@@ -175,7 +175,7 @@ class State:
         if topic.keys is not None:
             self.idempotency_keys += len(topic.keys)
             self.keyed[topic] = None
-        if topic.queue is not None and topic.queue.begun:
+        if topic.queue is not None and topic.queue.suspects.begun:
             self.begun_queues.add(topic.id)
         if topic.queue is not None and topic.queue.delays.by_wall:
             self.wall_queues.add(topic.id)

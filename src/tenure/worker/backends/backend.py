@@ -25,6 +25,13 @@ class Backend(Protocol):
         """The state of the connection, shared with other backends on the same server."""
         ...
 
+    @property
+    def isolates(self) -> bool:
+        """Whether a lease that ends without a verdict makes its job a suspect, so that a worker that is alive says
+        something of each.
+        """
+        ...
+
     async def declare(self) -> None:
         """Create or complete the queue as the task declares it. Raises Overloaded, Closed or Indeterminate where it
         cannot be reached.
@@ -43,6 +50,12 @@ class Backend(Protocol):
         """Set the leases to end ``lease_ms`` from now; returns the jobs that are no longer ours.
 
         Raises NotFound where the queue is gone, and all jobs with it.
+        """
+        ...
+
+    async def begin(self, job: HeldJob) -> None:
+        """Log that the handler of a suspect starts. Raises LeaseLost, and Conflict where its group must not begin it
+        now.
         """
         ...
 

@@ -25,16 +25,19 @@ __all__ = ["OpenBackend", "open_backends"]
 
 
 class OpenBackend(msgspec.Struct, frozen=True):
-    """A connected broker or Redis, and a `Backend` per task. ``client`` is set for a broker, which also keeps
-    schedules.
+    """A connected broker or Redis, and a `Backend` per task, which share a ``link``. ``client`` is set for a broker,
+    which also keeps schedules and takes the hello.
     """
 
     tasks: list[tuple[Handler[Any], Backend]]
+    link: Link
     client: AsyncClient | None = None
 
 
 @asynccontextmanager
-async def open_backends(app: App, tasks: Sequence[Handler[Any]], *, push: bool) -> AsyncIterator[list[OpenBackend]]:
+async def open_backends(
+    app: App, tasks: Sequence[Handler[Any]], *, push: bool, group: str | None = None, suspects: bool = False
+) -> AsyncIterator[list[OpenBackend]]:
     """Open the backends that ``tasks`` need, and close them at the end.
 
     Handlers put and schedule through the app's own clients, so that they cannot delay heartbeats and acks. Each task
@@ -46,15 +49,15 @@ async def open_backends(app: App, tasks: Sequence[Handler[Any]], *, push: bool) 
         opened: list[OpenBackend] = []
         if queues:
             client = await stack.enter_async_context(app.new_client(more_streams=len(queues)))
-            opened.append(_broker(app, client, queues, push=push))
+            link = Link(app.url)
+            backends = [
+                QueueBackend(client, task.options, link=link, push=push, group=group, suspects=suspects)
+                for task in queues
+            ]
+            opened.append(OpenBackend(list(zip(queues, backends, strict=True)), link, client))
         if timers:
             opened.append(_redis(app, stack, timers))
         yield opened
-
-
-def _broker(app: App, client: AsyncClient, tasks: Sequence[Handler[Any]], *, push: bool) -> OpenBackend:
-    link = Link(app.url)
-    return OpenBackend([(task, QueueBackend(client, task.options, link=link, push=push)) for task in tasks], client)
 
 
 def _redis(app: App, stack: AsyncExitStack, tasks: Sequence[TimerTask[Any]]) -> OpenBackend:
@@ -64,5 +67,5 @@ def _redis(app: App, stack: AsyncExitStack, tasks: Sequence[TimerTask[Any]]) -> 
     stack.push_async_callback(timers.close)
     link = Link(timers.address, "Redis")
     return OpenBackend(
-        [(task, RedisBackend(timers.timers, task.options, link=link, node=timers.node)) for task in tasks]
+        [(task, RedisBackend(timers.timers, task.options, link=link, node=timers.node)) for task in tasks], link
     )

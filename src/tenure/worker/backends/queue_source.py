@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from uuid import uuid4
 
-from tenure.contract.replies import Job
+import msgspec
+
+from tenure.contract.replies import Claimed, Job
 from tenure.errors import Closed, Overloaded, TenureError
 from tenure.worker.runtime.job import HeldJob
 from tenure.worker.runtime.link import Link
@@ -18,8 +20,9 @@ from tenure.worker.runtime.source import Feed, Source
 
 if TYPE_CHECKING:
     from tenure.client.client import AsyncClient
+    from tenure.client.streams.work import Work
 
-__all__ = ["QueueSource", "held_job"]
+__all__ = ["Isolation", "QueueSource", "held_job"]
 
 log = logging.getLogger("tenure.worker")
 
@@ -30,15 +33,35 @@ class _NotPushed(Exception):
     """A proxy before the broker, or an old broker, does not support streams."""
 
 
+class Isolation(msgspec.Struct, frozen=True, kw_only=True):
+    """How claims isolate: the ``group`` that dies together, and whether only ``suspects`` are taken."""
+
+    group: str | None = None
+    suspects: bool = False
+
+
 class QueueSource(Source):
     """The jobs of one queue of a broker; pushed unless ``push`` is False."""
 
-    def __init__(self, client: AsyncClient, queue: str, *, feed: Feed, link: Link, lease_ms: int, push: bool) -> None:
+    def __init__(
+        self,
+        client: AsyncClient,
+        queue: str,
+        *,
+        feed: Feed,
+        link: Link,
+        lease_ms: int,
+        push: bool,
+        isolation: Isolation = Isolation(),  # noqa: B008 - frozen
+    ) -> None:
         super().__init__(queue, feed, link)
         self._client = client
         self._lease_ms = lease_ms
         self._push = push
+        self._group = isolation.group
+        self._suspects = isolation.suspects
         self._heard_ms = 0
+        self._lingers = False
         self._no_push_until_ms = 0
         self._claim_id: str | None = None
 
@@ -63,19 +86,20 @@ class QueueSource(Source):
         """Repeat a claim that was cut, with its id: it returns the same jobs, to be given back."""
         claim_id, self._claim_id = self._claim_id, None
         if claim_id is not None:
-            claimed = await self._client.claim(self._queue, max_count=1, claim_id=claim_id)
-            await self._deliver(claimed.jobs)
+            claimed = await self._claim(max_count=1, wait_ms=0, claim_id=claim_id)
+            if claimed.jobs:
+                await self._deliver(claimed.jobs)
 
     async def _deliver(self, jobs: list[Job]) -> None:
-        if jobs:
-            claimed_wall_ms = min(job.deadline or 0 for job in jobs) - self._lease_ms
-            node = self._client.node
-            await self._feed.deliver([held_job(self._queue, job, node) for job in jobs], claimed_wall_ms)
+        claimed_wall_ms = min(job.deadline or 0 for job in jobs) - self._lease_ms
+        node = self._client.node
+        await self._feed.deliver([held_job(self._queue, job, node) for job in jobs], claimed_wall_ms)
 
     # Push stream
 
     async def _watched_stream(self) -> None:
         """Read the stream, and end it after ``silence_ms`` without a message."""
+        self._lingers = self._lingers or bool(self._heard_ms)
         self._heard_ms = 0
         began_ms, reading = self._timing.now_ms(), asyncio.ensure_future(self._stream())
         settings = self._settings
@@ -99,6 +123,9 @@ class QueueSource(Source):
 
     async def _stream(self) -> None:
         await self._until_room(0)
+        if self._lingers:  # the broker may not know that the last stream is gone, and feed it
+            await self._client.detach(self._queue)
+            self._lingers = False
         try:
             await self._read()
         except TenureError as error:
@@ -107,12 +134,25 @@ class QueueSource(Source):
             raise
 
     async def _read(self) -> None:
-        async with self._client.work(self._queue, max_count=self._feed.depth, lease_ms=self._lease_ms) as stream:
+        feed = self._client.work(
+            self._queue,
+            max_count=self._feed.depth,
+            lease_ms=self._lease_ms,
+            isolate=True,
+            group=self._group,
+            suspects=self._suspects,
+        )
+        work = cast("Work", feed.source)
+        async with feed as stream:
             async for jobs in stream:
                 first, self._heard_ms = not self._heard_ms, self._timing.now_ms()
                 if first:
                     await self._report_open()
-                await self._deliver(jobs)
+                if jobs:
+                    await self._deliver(jobs)
+                if work.suspects:  # said once
+                    count, work.suspects = work.suspects, 0
+                    self._feed.hear_suspects(count)
 
     # Claims
 
@@ -121,19 +161,28 @@ class QueueSource(Source):
         while not self._unwanted.is_set() and (not self._push or self._timing.now_ms() < self._no_push_until_ms):
             await self._until_room(self._room_min)
             self._claim_id = uuid4().hex
-            claimed = await self._client.claim(
-                self._queue,
-                max_count=self._feed.room(),
-                lease_ms=self._lease_ms,
-                # The first claim does not wait: it shows at once whether the broker answers.
-                wait_ms=self._settings.poll_wait_ms if opened else 0,
-                claim_id=self._claim_id,
-            )
+            # The first claim does not wait: it shows at once whether the broker answers.
+            wait_ms = self._settings.poll_wait_ms if opened else 0
+            claimed = await self._claim(max_count=self._feed.room(), wait_ms=wait_ms, claim_id=self._claim_id)
             self._claim_id = None
             if not opened:
                 opened = True
                 await self._report_open()
-            await self._deliver(claimed.jobs)
+            self._feed.hear_suspects(claimed.suspects)
+            if claimed.jobs:
+                await self._deliver(claimed.jobs)
+
+    async def _claim(self, *, max_count: int, wait_ms: int, claim_id: str) -> Claimed:
+        return await self._client.claim(
+            self._queue,
+            max_count=max_count,
+            lease_ms=self._lease_ms,
+            wait_ms=wait_ms,
+            claim_id=claim_id,
+            isolate=True,
+            group=self._group,
+            suspects=self._suspects,
+        )
 
 
 def held_job(queue: str, job: Job, node: str, *, lease_ms: int = 0) -> HeldJob:
@@ -148,5 +197,7 @@ def held_job(queue: str, job: Job, node: str, *, lease_ms: int = 0) -> HeldJob:
         tag=job.tag,
         ts=job.ts,
         deliveries=job.deliveries,
+        tries=job.tries,
+        lost_count=job.lost,
         lease_ms=lease_ms,
     )

@@ -27,8 +27,10 @@ class RedisBackend:
     """One topic of timers, held as ``node``.
 
     A timer that was replaced while its handler runs is not lost: the handler continues, and its verdict changes
-    nothing.
+    nothing. Redis keeps no suspects, and counts every delivery as a try.
     """
+
+    isolates = False
 
     def __init__(self, timers: Timers, options: TaskOptions, *, link: Link, node: str) -> None:
         self.link = link
@@ -71,6 +73,9 @@ class RedisBackend:
         )
         lost = set(answer.lost)
         return [job for job in jobs if job.timer_id in lost] if lost else ()
+
+    async def begin(self, job: HeldJob) -> None:
+        """Do nothing: no timer is a suspect."""
 
     def acker(self, *, batch_max: int, pending_max: int, requests_max: int) -> Acker:
         return Acker(

@@ -22,6 +22,8 @@ QUEUED_BOUNDS_MS: Final = (*HANDLER_BOUNDS_MS, 1_800_000, 7_200_000, 86_400_000)
 
 _COUNTERS: Final = {
     "leases_lost": "Jobs whose lease was lost before their verdict was sent; somebody else runs them again.",
+    "returned": "Jobs given back as not tried: prefetched or interrupted by a drain, or without a process to run them.",
+    "suspects": "Jobs run here of which a worker was lost before.",
     "indeterminate": "Verdicts of which nobody can tell whether they arrived.",
     "heartbeats": "Requests that extended leases.",
     "reconnects": "Times the source of jobs had to be opened again.",
@@ -62,12 +64,14 @@ class QueueStats:
     __slots__ = (
         *("acked", "nacked", "rejected", "undecided", "in_flight", "prefetched", "leases_lost", "heartbeats"),
         *("indeterminate", "reconnects", "settlements", "puts", "producer_batches", "ticks", "handler_ms", "queued_ms"),
+        *("returned", "suspects"),
     )
 
     def __init__(self) -> None:
         self.acked = self.nacked = self.rejected = self.undecided = 0
         self.in_flight = self.prefetched = self.leases_lost = self.heartbeats = self.indeterminate = 0
         self.reconnects = self.settlements = self.puts = self.producer_batches = self.ticks = 0
+        self.returned = self.suspects = 0
         self.handler_ms = TimeHistogram(HANDLER_BOUNDS_MS)
         self.queued_ms = TimeHistogram(QUEUED_BOUNDS_MS)
 

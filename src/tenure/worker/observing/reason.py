@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sysconfig
-from types import TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Final
 
-__all__ = ["REASON_BYTES_MAX", "bounded", "exc_info_of", "reason_of", "users_traceback"]
+__all__ = ["REASON_BYTES_MAX", "bounded", "exc_info_of", "place_of", "reason_of", "users_traceback"]
 
 REASON_BYTES_MAX: Final = 1_024
 """The longest reason that a broker takes with a nack."""
@@ -50,12 +50,24 @@ def _place(traceback: TracebackType | None) -> str:
     while traceback is not None:
         code = traceback.tb_frame.f_code
         if not code.co_filename.startswith(_HERE):
-            name = os.path.basename(code.co_filename)[-80:]
-            outside = f" ({name}:{traceback.tb_lineno} in {code.co_name[:80]})"
+            outside = f" ({_line(code, traceback.tb_lineno)})"
             if not code.co_filename.startswith(_LIBRARIES):
                 users = outside
         traceback = traceback.tb_next
     return users or outside
+
+
+def place_of(frame: FrameType | None) -> str:
+    """Return ``mail.py:17 in send``: where a stack stands in the user's code; empty where it does not stand there."""
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith((_HERE, *_LIBRARIES, "<")):
+            return _line(frame.f_code, frame.f_lineno)
+        frame = frame.f_back
+    return ""
+
+
+def _line(code: CodeType, line: int) -> str:
+    return f"{os.path.basename(code.co_filename)[-80:]}:{line} in {code.co_name[:80]}"
 
 
 _WORKER: Final = os.path.dirname(os.path.dirname(__file__))

@@ -19,7 +19,7 @@ from tenure.worker.processes.frames import Answer, Ask, Begun, Done, Ready, Run
 from tenure.worker.processes.process import Child, ChildDied
 from tenure.worker.runtime.timing import Timing, within
 from tenure.worker.settings import WorkerSettings
-from tenure.worker.verdict import Ack, Nack, Reject, VerdictKind
+from tenure.worker.verdict import Ack, Nack, NotTried, Reject, VerdictKind
 
 __all__ = ["ChildFailure", "Children"]
 
@@ -116,7 +116,7 @@ class Children:
     # Running
 
     async def run(self, ctx: Context) -> None:
-        """Run the handler of one job in a child, and raise what it raised; Nack where no child can be started, and
+        """Run the handler of one job in a child, and raise what it raised; NotTried where no child can be started, and
         ChildDied where the child ended during the job. Cancelling this kills the child.
         """
         done = None
@@ -137,10 +137,10 @@ class Children:
             _raise(done)
 
     async def _idle_child(self, ctx: Context) -> Child:
-        """Wait for an idle child. Raises Nack while no child can be started, to give back a job that is still ours."""
+        """Wait for an idle child. Raises NotTried while no child can be started, to return a job that is still ours."""
         while not self._idle:
             if self._trouble is not None and not self.is_able and not ctx.job.settled:
-                raise Nack(delay=0)
+                raise NotTried
             self._arrival.clear()
             await self._arrival.wait()
         return self._idle.pop()

@@ -1,10 +1,14 @@
-"""`Supervisor`: run several worker processes, forward signals to them, and restart one that dies.
+"""`Supervisor`: run worker processes, forward signals to them, restart one that dies, and log of which jobs it died.
 
-    a worker ends by itself        it is restarted, after a back-off that doubles until it lasts for `restart_max_ms`
+    it dies while it works         it is restarted at once, so that it reports the death; before it takes jobs, it waits
+                                   out a back-off that doubles until it lasts for `restart_max_ms`
+    it dies before it works        it is restarted after that back-off
     it refuses before any lasted   all are stopped with its exit code: a wrong argument is wrong every time
     SIGTERM, SIGINT                all drain, and none is started again
     again                          they give their jobs back at once; those that do not end soon are killed
     a third time                   all are killed
+
+While workers report suspects, jobs whose worker was lost, one more process runs for these alone. It ends by itself.
 
 Each worker runs in a session of its own, so that Ctrl-C reaches it once, through the supervisor. A worker whose
 supervisor is killed gets a SIGTERM from the kernel, and drains.
@@ -13,14 +17,12 @@ supervisor is killed gets a SIGTERM from the kernel, and drains.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import logging
 import os
 import random
+import secrets
 import signal
-import sys
-from asyncio.subprocess import Process
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -28,20 +30,22 @@ import msgspec
 
 from tenure.backoff import backoff_ms
 from tenure.contract.values import check_within
+from tenure.worker.processes.board import Board, Record
+from tenure.worker.processes.deaths import describe_death
+from tenure.worker.processes.place import Place
 from tenure.worker.runtime.timing import SystemTiming, Timing, end, unless, within
 from tenure.worker.settings import WorkerSettings
 
-__all__ = ["PROCESSES_MAX", "Started", "Supervisor", "follow_supervisor", "run_supervised"]
+__all__ = ["PROCESSES_MAX", "Started", "Supervisor"]
 
 log = logging.getLogger("tenure.worker")
 
 PROCESSES_MAX: Final = 256
-_SUPERVISOR: Final = "TENURE_WORKER_SUPERVISOR"
-_PR_SET_PDEATHSIG: Final = 1
 _REFUSALS: Final = frozenset({1, 2, 6})
 """Exit codes that a restart does not change: the module fails, wrong usage, permission denied."""
 _FAILED: Final = 1
 _NOT_STARTED: Final = 3
+_NO_FD: Final = -1
 
 
 class Started(Protocol):
@@ -52,14 +56,25 @@ class Started(Protocol):
     async def wait(self) -> int: ...
 
 
+class _Exit(msgspec.Struct, frozen=True):
+    """The end of a worker process; ``left`` is what its board showed, None where it was not working."""
+
+    code: int
+    left: Record | None
+    lasted: bool
+
+
 class Supervisor:
-    """Keeps ``count`` workers running until `stop`; ``start`` starts the worker of an index."""
+    """Keeps ``count`` workers running until `stop`; ``start`` starts the worker of a place. ``notices`` is the file
+    descriptor on which workers ask for `run_suspects`.
+    """
 
     def __init__(
         self,
-        start: Callable[[int], Awaitable[Started]],
+        start: Callable[[Place], Awaitable[Started]],
         count: int,
         *,
+        notices: int = _NO_FD,
         timing: Timing | None = None,
         settings: WorkerSettings | None = None,
         chance: Callable[[], float] = random.random,
@@ -67,9 +82,12 @@ class Supervisor:
         check_within(count, "processes", least=1, most=PROCESSES_MAX)
         self._start = start
         self._count = count
+        self._notices = notices
         self._timing = timing or SystemTiming()
         self._settings = settings or WorkerSettings()
         self._chance = chance
+        self._group = secrets.token_hex(8)
+        self._boards = [Board.make(f"tenure-worker-{index}") for index in range(count + 1)]
         self._alive: dict[int, Started] = {}
         self._codes: dict[int, int] = {}
         self._began_ms: dict[int, int] = {}
@@ -77,6 +95,8 @@ class Supervisor:
         self._refusal: int | None = None
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._suspected = asyncio.Event()
+        self._suspected_ms = 0
 
     def stop(self) -> None:
         """Let all workers drain and end; a second call ends them at once; a third kills them."""
@@ -86,42 +106,95 @@ class Supervisor:
         self._stopping.set()
         self._signal(number)
 
+    def run_suspects(self) -> None:
+        """Run one more process, for suspects, unless it runs already. It ends by itself once there are none."""
+        self._suspected_ms = self._timing.now_ms()
+        self._suspected.set()
+
     async def run(self) -> int:
         """Keep the workers running until `stop`, and return the exit code: 0 where all of them ended well."""
         keeping = [asyncio.create_task(self._keep(index)) for index in range(self._count)]
+        keeping.append(asyncio.create_task(self._keep_suspects(self._count)))
         killing = asyncio.create_task(self._kill_in_time())
         try:
             await asyncio.gather(*keeping)
         finally:
             for task in (*keeping, killing):
                 await end(task)
+            for board in self._boards:
+                board.close()
         if self._refusal is not None:
             return self._refusal
         return _FAILED if any(self._codes.values()) else 0
 
+    # One worker
+
     async def _keep(self, index: int) -> None:
         """Keep one worker running: start it, and restart it after it ended."""
-        failures = 0
+        failures = hold_ms = 0
         while not self._stopping.is_set():
-            began_ms = self._timing.now_ms()
-            code = await self._run_once(index)
-            lasted = self._timing.now_ms() - began_ms >= self._settings.restart_max_ms
+            ended = await self._run_once(index, hold_ms=hold_ms)
             if self._stopping.is_set():
+                self._note_death_in_drain(index, ended)
                 break
-            if code in _REFUSALS and not lasted and not self._any_has_lasted():
-                log.error("worker %d cannot start (exit code %d): all are stopped", index, code)
-                self._refusal = code
-                self.stop()
+            if self._is_refusal(ended):
+                self._refuse(index, ended.code)
                 break
-            failures = 0 if lasted else failures + 1
-            wait_ms = self._wait_ms(failures)
-            log.warning("worker %d %s: it starts again in %d ms", index, _describe_exit(code), wait_ms)
-            await unless(self._stopping, self._timing.sleep_ms(wait_ms))
+            failures = 0 if ended.lasted else failures + 1
+            hold_ms = await self._pause(index, ended, self._wait_ms(failures, self._settings.restart_max_ms))
 
-    async def _run_once(self, index: int) -> int:
-        """Start a worker, wait for its end and return its exit code; a failed start counts as an exit code too."""
+    async def _keep_suspects(self, index: int) -> None:
+        """Run a process for suspects while workers report any; restart it as the others, only sooner, because what it
+        runs is what kills.
+        """
+        failures = hold_ms = 0
+        while await unless(self._stopping, self._suspected.wait()):
+            ended = await self._run_once(index, hold_ms=hold_ms, on_demand=True)
+            if self._stopping.is_set():
+                self._note_death_in_drain(index, ended)
+            elif ended.code == 0:
+                log.info("worker %d has no suspects left to run", index)
+                failures = hold_ms = 0
+                if self._timing.now_ms() - self._suspected_ms >= self._settings.suspects_idle_ms:
+                    self._suspected.clear()  # else suspects came while it was about to end
+            else:
+                failures = 0 if ended.lasted else failures + 1
+                wait_ms = self._wait_ms(failures, self._settings.suspects_restart_max_ms)
+                hold_ms = await self._pause(index, ended, wait_ms)
+
+    async def _pause(self, index: int, ended: _Exit, wait_ms: int) -> int:
+        """Log the death, and return how long the successor waits before it takes jobs. One that did not come to work
+        has nothing to report, and is waited for here.
+        """
+        how = describe_death(ended.code, ended.left)
+        if ended.left is not None:
+            log.warning("worker %d %s: it starts again, and takes jobs in %d ms", index, how, wait_ms)
+            return wait_ms
+        log.warning("worker %d %s: it starts again in %d ms", index, how, wait_ms)
+        await unless(self._stopping, self._timing.sleep_ms(wait_ms))
+        return 0
+
+    async def _run_once(self, index: int, *, hold_ms: int, on_demand: bool = False) -> _Exit:
+        """Start a worker and wait for its end; a failed start counts as an exit code too."""
+        began_ms = self._timing.now_ms()
+        code = await self._exit_code(index, self._place(index, hold_ms, on_demand))
+        lasted_ms = self._timing.now_ms() - began_ms - hold_ms
+        return _Exit(code, self._boards[index].bury(code), lasted_ms >= self._settings.restart_max_ms)
+
+    def _place(self, index: int, hold_ms: int, on_demand: bool) -> Place:
+        return Place(
+            supervisor=os.getpid(),
+            index=index,
+            group=self._group,
+            board=self._boards[index].fd,
+            notices=self._notices,
+            hold_ms=hold_ms,
+            on_demand=on_demand,
+        )
+
+    async def _exit_code(self, index: int, place: Place) -> int:
         try:
-            process = await self._start(index)
+            process = await self._start(place)
         except OSError as error:
             log.error("worker %d cannot be started: %s", index, error)
             self._codes[index] = _NOT_STARTED
@@ -141,15 +214,31 @@ class Supervisor:
         self._codes[index] = 0 if is_unborn else code
         return code
 
+    def _wait_ms(self, failures: int, max_ms: int) -> int:
+        return int(backoff_ms(failures, min_ms=self._settings.restart_min_ms, max_ms=max_ms, chance=self._chance))
+
+    # Ends
+
+    def _is_refusal(self, ended: _Exit) -> bool:
+        """Return whether a restart would end in the same way. A process that worked had a valid command."""
+        is_first = ended.left is None and not ended.lasted and not self._any_has_lasted()
+        return ended.code in _REFUSALS and is_first
+
+    def _refuse(self, index: int, code: int) -> None:
+        if self._count > 1:  # a process that is alone has said itself why
+            log.error("worker %d cannot start (exit code %d): all are stopped", index, code)
+        self._refusal = code
+        self.stop()
+
+    def _note_death_in_drain(self, index: int, ended: _Exit) -> None:
+        if ended.left is not None and ended.code:
+            log.warning("worker %d %s", index, describe_death(ended.code, ended.left))
+
     def _any_has_lasted(self) -> bool:
         """Return whether a worker has run for `restart_max_ms`, so that the command itself must be valid."""
         now_ms = self._timing.now_ms()
         longest_ms = max((now_ms - began_ms for began_ms in self._began_ms.values()), default=0)
         return max(longest_ms, self._longest_ms) >= self._settings.restart_max_ms
-
-    def _wait_ms(self, failures: int) -> int:
-        min_ms, max_ms = self._settings.restart_min_ms, self._settings.restart_max_ms
-        return int(backoff_ms(failures, min_ms=min_ms, max_ms=max_ms, chance=self._chance))
 
     async def _kill_in_time(self) -> None:
         """Kill workers that have not ended after the limits of their drain have passed."""
@@ -167,50 +256,3 @@ class Supervisor:
         for process in self._alive.values():
             with suppress(ProcessLookupError):
                 process.send_signal(number)
-
-
-def run_supervised(command: Sequence[str], count: int, *, drain_ms: int) -> int:
-    """Run ``count`` workers by one command, which is arguments of Python, until SIGTERM or SIGINT; returns the exit
-    code. Each worker gets its index from `follow_supervisor`. ``drain_ms`` is how long the workers drain.
-    """
-    settings = msgspec.structs.replace(WorkerSettings(), drain_ms=drain_ms)
-
-    async def start(index: int) -> Process:
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, *command),
-            stdin=asyncio.subprocess.DEVNULL,
-            env={**os.environ, _SUPERVISOR: f"{os.getpid()}:{index}"},
-            start_new_session=True,
-        )
-
-    async def supervise() -> int:
-        supervisor = Supervisor(start, count, settings=settings)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, supervisor.stop)
-        return await supervisor.run()
-
-    return asyncio.run(supervise())
-
-
-def follow_supervisor() -> int | None:
-    """Return the index of this worker under its supervisor, and have the kernel send it a SIGTERM once the supervisor
-    is gone; None where it has no supervisor.
-    """
-    place = os.environ.pop(_SUPERVISOR, None)
-    if place is None:
-        return None
-    supervisor, _, index = place.partition(":")
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != int(supervisor):
-        sys.exit(_FAILED)
-    return int(index)
-
-
-def _describe_exit(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        return f"was ended by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was ended by signal {-code}"

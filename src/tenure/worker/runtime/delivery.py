@@ -154,12 +154,12 @@ class Delivery:
 async def failures_of(job: HeldJob, backend: Backend, *, retries: int) -> int | None:
     """Return how often a job has failed so far, None where the job is gone.
 
-    Deliveries also end in crashes and drains, so they only bound the failures: while they do not exceed the retries,
-    the backend is not asked. Where it cannot be asked, the job is given back and not rejected by guess: its queue's
-    ``max_deliveries`` still ends it.
+    Tries also end in crashes, so they only bound the failures: while they do not exceed the retries, the backend is
+    not asked. Where it cannot be asked, the job is given back and not rejected by guess: its queue's ``max_deliveries``
+    still ends it.
     """
-    if job.deliveries <= retries:
-        return job.deliveries
+    if job.tries_count <= retries:
+        return job.tries_count
     try:
         return await backend.failures(job)
     except NotFound:

@@ -72,10 +72,19 @@ class Heartbeat:
             self._held[job.seq] = job
         self._arrival.set()
 
+    def holds(self, job: HeldJob) -> bool:
+        """Return whether a job is held, which it is until it is settled or lost."""
+        return self._held.get(job.seq) is job
+
     def drop(self, job: HeldJob) -> None:
         """Stop holding a job that was settled or given up."""
         if self._held.get(job.seq) is job:
             del self._held[job.seq]
+
+    def lose(self, job: HeldJob) -> None:
+        """Stop holding a job whose lease the broker knows to be over."""
+        self.drop(job)
+        self._lose(job)
 
     def _lose(self, job: HeldJob) -> None:
         """Mark a lease as lost. A job that is being settled is left to the answer to its verdict."""

@@ -16,6 +16,9 @@ class HeldJob(msgspec.Struct, gc=False, eq=False, kw_only=True):
     the longest extend asked for (0: the task's lease); ``extends_begun`` and ``extends_open`` count requests. Two
     deliveries of one seq are two objects and never equal. For a timer, ``seq`` is the version, ``ts`` the time it was
     due, and ``failures`` is known from the claim.
+
+    ``lost_count`` is how often its worker was lost since the last verdict, which makes it a suspect. ``tries`` are the
+    deliveries that count against ``max_deliveries``; 0 where all of them do.
     """
 
     topic: str
@@ -27,6 +30,8 @@ class HeldJob(msgspec.Struct, gc=False, eq=False, kw_only=True):
     tag: str | None = None
     ts: int = 0
     deliveries: int = 1
+    tries: int = 0
+    lost_count: int = 0
     failures: int = 0
     timer_id: str | None = None
     deadline_ms: int = 0
@@ -36,3 +41,8 @@ class HeldJob(msgspec.Struct, gc=False, eq=False, kw_only=True):
     extends_open: int = 0
     lost: bool = False
     settled: bool = False
+
+    @property
+    def tries_count(self) -> int:
+        """How many deliveries count as tries, this one included."""
+        return self.tries or self.deliveries

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Final
 
 from tenure.durations import Rate
+from tenure.worker.options import HELD_MAX
+from tenure.worker.runtime.job import HeldJob
 
 __all__ = ["Bucket", "Share", "Slots"]
 
@@ -40,12 +42,24 @@ class Bucket:
 
 
 class Share:
-    """One task's weighted share of the slots. ``ready`` returns whether it can start a job now, ``start`` starts it."""
+    """One task's weighted share of the slots. ``ready`` returns whether it can start a job now, ``start`` starts the
+    one that came first. ``freed`` is called when `Slots.room` grows, ``give_back`` with a job that waits too long.
+    """
 
-    def __init__(self, weight: int, *, ready: Callable[[], bool], start: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        weight: int,
+        *,
+        ready: Callable[[], bool],
+        start: Callable[[], None],
+        freed: Callable[[], None] = lambda: None,
+        give_back: Callable[[HeldJob], None] = lambda job: None,
+    ) -> None:
         self.weight = weight
         self.ready = ready
         self.start = start
+        self.freed = freed
+        self.give_back = give_back
         self.turn = 0.0
 
 
@@ -53,6 +67,9 @@ class Slots:
     """The slots for running jobs. Without a limit each share starts all that is ready; with one, competing shares get
     slots in proportion to their weights, and a share that was idle gains no credit.
     """
+
+    prefetches: ClassVar[bool] = True
+    """Whether more jobs are held than run."""
 
     def __init__(self, slots_max: int = 0) -> None:
         self._slots_max = slots_max
@@ -63,6 +80,13 @@ class Slots:
     def add(self, share: Share) -> None:
         """Let a share compete for slots."""
         self._shares.append(share)
+
+    def room(self) -> int:
+        """Return how many more jobs may be taken from the broker, over all shares."""
+        return HELD_MAX
+
+    def enter(self, share: Share, jobs: Sequence[HeldJob]) -> None:
+        """Note that jobs of a share wait for a slot."""
 
     def free(self) -> None:
         """Return the slot of a job that has ended."""

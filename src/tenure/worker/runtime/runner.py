@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -18,18 +18,20 @@ from tenure.worker.backends.backend import Backend
 from tenure.worker.middleware import Middleware
 from tenure.worker.observing.metrics import QueueStats
 from tenure.worker.options import TaskOptions
+from tenure.worker.processes.board import Places, private_places
 from tenure.worker.processes.executors import Executor
+from tenure.worker.runtime.begin import ALONE_LOST_COUNT, Begin, begin
 from tenure.worker.runtime.handler import Handler
 from tenure.worker.runtime.heartbeat import Heartbeat
 from tenure.worker.runtime.job import HeldJob
 from tenure.worker.runtime.link import Ages
 from tenure.worker.runtime.pace import Bucket, Share, Slots
-from tenure.worker.runtime.settler import RELEASED, Settler
+from tenure.worker.runtime.settler import Settler
 from tenure.worker.runtime.source import Feed
 from tenure.worker.runtime.timing import Timing, end, unless, within
 from tenure.worker.runtime.typed_delivery import delivery_for
 from tenure.worker.settings import WorkerSettings
-from tenure.worker.verdict import Verdict
+from tenure.worker.verdict import RETURNED, Verdict, VerdictKind
 
 __all__ = ["Runner"]
 
@@ -40,7 +42,9 @@ _HURRY_MS: Final = 500
 
 
 class Runner:
-    """Runs one task: ``start``, then ``drain``. ``backend`` keeps its jobs, ``executor`` runs its handlers."""
+    """Runs one task: ``start``, then ``drain``. ``backend`` keeps its jobs, ``executor`` runs its handlers. ``places``
+    show which jobs run, ``hear_suspects`` takes how many suspects wait at the backend.
+    """
 
     def __init__(
         self,
@@ -53,9 +57,13 @@ class Runner:
         slots: Slots,
         executor: Executor,
         middlewares: Sequence[Middleware] = (),
+        places: Places | None = None,
+        hear_suspects: Callable[[int], None] = lambda count: None,
     ) -> None:
         options = task.options
         self.queue = options.queue
+        self._backend = backend
+        self._hear_suspects = hear_suspects
         self._lease_ms = options.lease_ms
         self._timing = timing
         self._settings = settings
@@ -66,13 +74,17 @@ class Runner:
         self._ages = Ages()
         self._waiting: deque[HeldJob] = deque()
         self._running: dict[HeldJob, asyncio.Task[Verdict | None]] = {}
+        self._begun: set[HeldJob] = set()
         self._draining = False
         self._idle = asyncio.Event()
         self._concurrency = settings.concurrency_of(options.concurrency)
-        self._depth = _depth(options, self._concurrency)
+        self._places = places or private_places(self._concurrency)
+        self._depth = _depth(options, self._concurrency, prefetch=options.prefetch if slots.prefetches else 0)
         self._bucket = None if options.rate is None else Bucket(options.rate, timing.now_ms())
         self._pacing: asyncio.Task[None] | None = None
-        self._share = Share(options.weight, ready=self._ready, start=self._start)
+        self._share = Share(
+            options.weight, ready=self._ready, start=self._start, freed=self._on_room, give_back=self._give_back_one
+        )
         slots.add(self._share)
         self._held = Heartbeat(
             backend,
@@ -107,9 +119,11 @@ class Runner:
             timing=self._timing,
             settings=self._settings,
             stats=self._stats,
-            room=lambda: self._depth - len(self._held),
+            room=lambda: min(self._depth - len(self._held), self._slots.room()),
             deliver=self._deliver,
             on_open=self._held.extend_all,
+            on_cut=self._held.extend_all,
+            hear_suspects=self._hear_suspects,
         )
 
     def start(self) -> list[asyncio.Task[None]]:
@@ -122,6 +136,10 @@ class Runner:
     def is_able(self) -> bool:
         """Whether handlers can be run; False while no process for them starts."""
         return self._executor.is_able
+
+    def job_of(self, task: asyncio.Task[Any]) -> HeldJob | None:
+        """Return the job that a task runs; in any thread, while the loop stands still."""
+        return next((job for job, running in self._running.copy().items() if running is task), None)
 
     # In
 
@@ -138,10 +156,13 @@ class Runner:
         else:
             self._held.take(jobs)
         self._waiting.extend(jobs)
+        self._slots.enter(self._share, jobs)
         self._on_executor_change()
 
     async def _confirmed(self, jobs: list[HeldJob]) -> list[HeldJob]:
-        """Extend jobs that were long under way and return those still ours; none where the broker cannot be asked."""
+        """Extend jobs that were long under way and return those still ours; give all back where the broker cannot be
+        asked.
+        """
         for job in jobs:
             job.deadline_ms = self._timing.now_ms() + self._lease_ms
         self._held.take(jobs)
@@ -154,7 +175,7 @@ class Runner:
             self._ages.reset()
             return [job for job in jobs if not job.lost]
         for job in jobs:
-            self._held.drop(job)
+            self._settler.put(job, RETURNED)
         return []
 
     def _on_executor_change(self) -> None:
@@ -169,12 +190,20 @@ class Runner:
             self._give_back()
 
     def _give_back(self) -> None:
-        """Release the jobs that were not begun."""
+        """Return the jobs that were not begun."""
         for job in self._waiting:
             if not job.lost:
-                self._settler.put(job, RELEASED)
+                self._settler.put(job, RETURNED)
         self._waiting.clear()
         self._stats.prefetched = 0
+
+    def _give_back_one(self, job: HeldJob) -> None:
+        """Return a job that waits for others for too long."""
+        self._waiting.remove(job)
+        self._settler.put(job, RETURNED)
+
+    def _on_room(self) -> None:
+        self._source.freed()
 
     # Running
 
@@ -213,16 +242,40 @@ class Runner:
         if self._bucket is not None:
             self._bucket.take()
         self._stats.queued_ms.observe(max(0, self._timing.wall_ms() - job.ts))
-        self._running[job] = task = self._loop.create_task(self._handle(job))
+        if job.lost_count:
+            self._stats.suspects += 1
+        if job.lost_count >= ALONE_LOST_COUNT:
+            place = self._places.enter(0)
+            handling = self._begin_and_handle(job, place)
+        else:
+            place = self._places.enter(job.seq)
+            handling = self._handle(job)
+        self._running[job] = task = self._loop.create_task(handling)
         # Not in the task itself: one that is cancelled before its first step runs none of its code.
-        task.add_done_callback(partial(self._ended, job, self._timing.now_ms()))
+        task.add_done_callback(partial(self._ended, job, place, self._timing.now_ms()))
 
-    def _ended(self, job: HeldJob, started_ms: int, task: asyncio.Task[Verdict | None]) -> None:
+    async def _begin_and_handle(self, job: HeldJob, place: int) -> Verdict | None:
+        """Run the handler of a job that may end this process, once the broker knows that it was begun."""
+        outcome = await begin(
+            job, self._backend, timing=self._timing, settings=self._settings, is_ending=lambda: self._draining
+        )
+        match outcome:
+            case Begin.BEGUN:
+                self._begun.add(job)
+                self._places.note(place, job.seq)
+                return await self._handle(job)
+            case Begin.NOT_NOW:
+                return Verdict(VerdictKind.NACK, self._settings.begin_retry_ms, None, returned=True)
+            case Begin.LOST:
+                self._held.lose(job)
+                return None
+
+    def _ended(self, job: HeldJob, place: int, started_ms: int, task: asyncio.Task[Verdict | None]) -> None:
         """Pass on the verdict of a handler that ended. A cancelled one was lost or given back: the canceller settles
         it.
         """
         del self._running[job]
-        self._slots.free()
+        self._places.leave(place)
         verdict: Verdict | None = None
         if not task.cancelled():
             error = task.exception()
@@ -232,10 +285,20 @@ class Runner:
                 why = "job %d of %s could not be handled: it comes back after its lease"
                 log.error(why, job.seq, self.queue, exc_info=error)
         self._stats.handled(None if verdict is None else verdict.kind, handler_ms=self._timing.now_ms() - started_ms)
+        if verdict is None and self._backend.isolates and not task.cancelled():
+            verdict = self._undecided(job)
         self._end(job, verdict)
-        self._fill()
+        # The next one may begin once the broker knows that this one has ended.
+        if job not in self._begun or not self._held.holds(job):
+            self._free(job)
         if not self._running:
             self._idle.set()
+
+    def _undecided(self, job: HeldJob) -> Verdict:
+        """Return the verdict for a job whose handler gave none: it comes back when its lease would have ended, or now
+        where the worker ends. The lease itself must not end without a word, as if this worker was lost.
+        """
+        return Verdict(VerdictKind.NACK, 0 if self._draining else max(0, job.deadline_ms - self._timing.now_ms()))
 
     def _end(self, job: HeldJob, verdict: Verdict | None) -> None:
         """Settle a job with its verdict; without one, let its lease run out. ``job.lost`` is set either way, so that a
@@ -250,9 +313,16 @@ class Runner:
                 self._held.prove_alive(job)
         job.lost = True
 
+    def _free(self, job: HeldJob) -> None:
+        self._begun.discard(job)
+        self._slots.free()
+        self._fill()
+
     def _on_settled(self, job: HeldJob) -> None:
         self._held.drop(job)
         self._source.freed()
+        if job in self._begun and job not in self._running:
+            self._free(job)
 
     def _on_lost(self, job: HeldJob) -> None:
         running = self._running.get(job)
@@ -304,12 +374,12 @@ class Runner:
                 log.warning("%d handlers of %s did not end when cancelled", len(self._running), self.queue)
         for job in left:
             if not job.settled:
-                self._settler.put(job, RELEASED)
+                self._settler.put(job, RETURNED)
 
 
-def _depth(options: TaskOptions, concurrency: int) -> int:
+def _depth(options: TaskOptions, concurrency: int, *, prefetch: int) -> int:
     """Return how many jobs to hold: running plus prefetched, at most what the rate can start within a lease."""
-    depth = concurrency + options.prefetch
+    depth = concurrency + prefetch
     if options.rate is not None:
         depth = min(depth, max(1, options.rate.count * options.lease_ms // options.rate.per_ms))
     return depth

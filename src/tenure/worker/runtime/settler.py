@@ -20,17 +20,15 @@ from tenure.errors import Closed, Indeterminate, LeaseLost, Overloaded, TenureEr
 from tenure.worker.backends.backend import Backend
 from tenure.worker.observing.metrics import QueueStats
 from tenure.worker.options import HELD_MAX
+from tenure.worker.runtime.begin import is_unsupported
 from tenure.worker.runtime.job import HeldJob
 from tenure.worker.runtime.timing import Timing, within
 from tenure.worker.settings import WorkerSettings
 from tenure.worker.verdict import Verdict, VerdictKind
 
-__all__ = ["RELEASED", "Settler"]
+__all__ = ["Settler"]
 
 log = logging.getLogger("tenure.worker")
-
-RELEASED = Verdict(VerdictKind.NACK, 0, None)
-"""Gives a job back for another delivery. It has no reason, so it does not count as a failure."""
 
 
 class _Entry(msgspec.Struct, eq=False):
@@ -98,7 +96,12 @@ class Settler:
             else:
                 dead = verdict.kind is VerdictKind.REJECT
                 answer = self._acker.release(
-                    job.seq, job.lease_id, delay_ms=verdict.delay_ms, reason=verdict.reason, dead=dead
+                    job.seq,
+                    job.lease_id,
+                    delay_ms=verdict.delay_ms,
+                    reason=verdict.reason,
+                    dead=dead,
+                    returned=verdict.returned,
                 )
         except TenureError as error:  # the worker has ended before this handler did
             self._give_up(entry, error)
@@ -113,6 +116,7 @@ class Settler:
         self._stats.settlements = self._acker.sent_count
         error = None if answer.cancelled() else answer.exception()
         if error is None:
+            self._stats.returned += entry.verdict.returned
             self._finish(entry, not answer.cancelled())
         elif isinstance(error, LeaseLost) and not entry.unknown:
             self._stats.leases_lost += 1
@@ -121,6 +125,10 @@ class Settler:
         elif isinstance(error, Overloaded | Indeterminate | Closed) and self._may_try_again(entry):
             entry.unknown = entry.unknown or isinstance(error, Indeterminate)
             self._try_again(entry)
+        elif entry.verdict.returned and is_unsupported(error):
+            # Such a broker counts every delivery as a try; this one has no reason, so it is no failure of the job.
+            entry.verdict = msgspec.structs.replace(entry.verdict, returned=False)
+            self._send(entry)
         else:
             self._give_up(entry, error)
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 
@@ -27,7 +28,8 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
     """The consumer of a source: at most ``depth`` jobs are held, ``spare`` of them prefetched.
 
     ``room`` returns how many more may come. ``deliver`` takes jobs and the time of their claim on the backend's clock;
-    ``on_open`` is awaited each time that the backend answers again.
+    ``on_open`` is awaited each time that the backend answers again, ``on_cut`` each time that a flow of jobs has
+    broken off. ``hear_suspects`` takes how many suspects wait at the backend.
     """
 
     depth: int
@@ -38,6 +40,8 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
     room: Callable[[], int]
     deliver: Callable[[list[HeldJob], int], Awaitable[None]]
     on_open: Callable[[], Awaitable[None]]
+    on_cut: Callable[[], Coroutine[Any, Any, None]]
+    hear_suspects: Callable[[int], None]
 
 
 class Source(ABC):
@@ -60,6 +64,8 @@ class Source(ABC):
         self._wanted.set()
         self._unwanted = asyncio.Event()
         self._freed = asyncio.Event()
+        self._is_open = False
+        self._keeping: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
 
     @abstractmethod
@@ -105,8 +111,9 @@ class Source(ABC):
     async def cut(self) -> None:
         """Take no more jobs, at once: jobs in flight come back after their lease."""
         self._stopping = True
-        if self._task is not None:
-            await end(self._task)
+        for task in (self._task, self._keeping):
+            if task is not None:
+                await end(task)
 
     # Reconnecting
 
@@ -118,7 +125,18 @@ class Source(ABC):
                 self._link.down(self._queue, error)
                 self._feed.stats.reconnects += 1
                 self._failures += 1
+                await self._keep_held()
                 await self._timing.sleep_ms(self._pause_ms())
+
+    async def _keep_held(self) -> None:
+        """Keep what is held over a flow that broke off, meanwhile and at once: the broker waits only for a moment
+        before it takes the worker for dead, and what it has given away shows here first.
+        """
+        if self._is_open:
+            self._is_open = False
+            if self._keeping is not None:
+                await end(self._keeping)
+            self._keeping = asyncio.create_task(self._feed.on_cut())
 
     async def _run_flow(self) -> TenureError | None:
         """Run the flow until an error ends it, which is returned, or until no more jobs are wanted."""
@@ -150,6 +168,7 @@ class Source(ABC):
     async def _report_open(self) -> None:
         """Note that the backend answers."""
         self._failures = 0
+        self._is_open = True
         self._link.up(self._queue)
         await self._feed.on_open()
 
