@@ -49,6 +49,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield running
 
 
+def lose(server: Running, queue: str, seqs: list[int]) -> None:
+    """Let a worker of its own claim all that is ready and die: it had begun these jobs, and the others are returned."""
+    node = uuid.uuid4().hex
+    gone = {"node": node, "exit_code": 137, "begun": {queue: seqs}}
+    with server.client() as client:
+        claim = {"node": node, "max": 1_000, "isolate": True}
+        client.post(f"/v0/topics/{queue}/claim", json=claim).raise_for_status()
+        client.post("/v0/workers/hello", json={"node": "next", "queues": [queue], "gone": [gone]}).raise_for_status()
+
+
 class Remote:
     """The command against a running server."""
 

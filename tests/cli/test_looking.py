@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.conftest import Remote
+from tests.cli.conftest import Remote, lose
 from tests.kit.server import Running
 
 
@@ -58,6 +58,7 @@ def test_inspect_shows_a_queue_with_its_leases_and_jobs(remote: Remote, queue: s
     }
     assert {state: [job["seq"] for job in jobs] for state, jobs in found["jobs"].items()} == {
         "ready": [3],
+        "suspect": [],
         "in_flight": [1],
         "delayed": [2],
         "parked": [],
@@ -115,3 +116,26 @@ def test_control_characters_of_others_never_reach_a_terminal(remote: Remote, que
         text = remote.ok(*arguments)
         assert not any(character in text for character in "\x1b\x9b\u202e")
         assert "\\u001b[2J" in text
+
+
+def test_inspect_tells_suspects_apart_and_tries_from_deliveries(remote: Remote, queue: str, server: Running):
+    remote.ok("put", queue, "1", "2", "3")
+    lose(server, queue, [1])
+    found = remote.json("inspect", queue)
+    assert found["queue"]["suspects"] == 1
+    assert [(job["seq"], job["tries"], job["lost"]) for job in found["jobs"]["suspect"]] == [(1, 0, 1)]
+    assert [job["seq"] for job in found["jobs"]["ready"]] == [1, 2, 3]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in remote.ok("inspect", queue).splitlines()]
+    jobs = [row[:4] for row in rows if len(row) == 7 and row[1] in ("ready", "suspect")]
+    assert jobs == [["2", "ready", "1", "0"], ["3", "ready", "1", "0"], ["1", "suspect", "1", "0"]]
+    assert "suspects" in remote.ok("queue", "show", queue)
+
+
+def test_inspect_shows_how_the_worker_of_a_job_was_lost(remote: Remote, queue: str, server: Running):
+    remote.ok("put", queue, "1", "2")
+    lose(server, queue, [1])
+    first, second = (remote.ok("inspect", queue, seq).replace(" ", "") for seq in (1, 2))
+    for part in ("|tries|0|", "|lost|1|", "|lost|exitcode137|"):
+        assert part in first, part
+    assert "|returned||" in second
+    assert "|lost|" not in second

@@ -147,8 +147,8 @@ def test_show_counts_the_dead_as_they_lie_now(remote: Remote, queue: str, server
     assert (counts["ready"], counts["dead"], counts["dead_lettered"]) == (2, 1, 2)
     text = remote.ok("queue", "show", queue)
     assert f"{queue} is a queue: 2 records" in text
-    assert "| ready | in flight | delayed | parked | dead |" in text
-    assert "|     2 |         0 |       0 |      0 |    1 |" in text
+    assert "| ready | suspects | in flight | delayed | parked | dead |" in text
+    assert "|     2 |        0 |         0 |       0 |      0 |    1 |" in text
     [row] = remote.json("topics", f"{queue}")["topics"][:1]
     assert row["queue"]["dead"] == 1
     assert remote.json("top", queue, "--interval", "100ms")["queues"][0]["dead"] == 1

@@ -84,7 +84,8 @@ def test_every_code_in_the_sources_is_listed():
 
 def test_every_field_of_a_lifecycle_row_is_listed():
     listed = {code(row[0])[0] for row in rows(page("lifecycle-events")) if code(row[0])}
-    kinds = {"produced", "claimed", "extended", "released", "expired", "acked", "dead_lettered", "redriven"}
+    kinds = {"produced", "claimed", "begun", "extended", "released", "returned", "expired", "lost"}
+    kinds |= {"acked", "dead_lettered", "redriven"}
     assert listed == {field.name for field in msgspec.structs.fields(Exported)} | kinds | {"gap"}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -18,7 +19,7 @@ import pytest
 
 from tenure.cli.commands.top import fitting, sparkline
 from tenure.cli.commands.top_samples import Sampler
-from tests.cli.conftest import COMMAND, Remote, Tenure, surroundings
+from tests.cli.conftest import COMMAND, Remote, Tenure, lose, surroundings
 from tests.kit.restartable_server import Serving
 from tests.kit.server import Running
 
@@ -89,7 +90,16 @@ def test_one_sample_as_json_has_depths_and_rates(remote: Remote, queue: str):
     assert (row["in_rate"], row["out_rate"], row["depths"]) == (0, 0, [3, 3])
     assert row["oldest_ms"] >= 0
     assert found["restarted"] is False
-    assert set(found["rates"]) == {"produced", "claimed", "acked", "nacked", "expired", "dead_lettered"}
+    assert set(found["rates"]) == {
+        "produced",
+        "claimed",
+        "acked",
+        "nacked",
+        "expired",
+        "lost",
+        "returned",
+        "dead_lettered",
+    }
 
 
 def test_one_sample_as_text_is_plain(remote: Remote, queue: str):
@@ -126,11 +136,30 @@ def test_a_sparkline_is_as_high_as_its_highest_depth():
 
 
 def test_a_narrow_terminal_leaves_columns_out_and_cuts_no_number():
-    row = ["a-queue-with-a-long-name", "1200000", "17", "0", "3", "13m 20s", "250.0", "1,250", "████████"]
-    assert fitting([row], 120) == [*range(9)]
-    assert fitting([row], 60) == [0, 1, 2, 4, 6, 7]
+    row = ["a-queue-with-a-long-name", "1200000", "", "17", "0", "3", "13m 20s", "250.0", "1,250", "████████"]
+    assert fitting([row], 120) == [0, 1, *range(3, 10)]
+    assert fitting([row], 60) == [0, 1, 3, 5, 7, 8]
     assert fitting([row], 25) == [0, 1]
     assert fitting([], 10) == [0, 1]
+
+
+def test_suspects_have_a_column_where_there_are_any():
+    row = ["a-queue", "1200000", "", "17", "0", "3", "13m 20s", "250.0", "1,250", "████████"]
+    suspected = [*row[:2], "8", *row[3:]]
+    assert fitting([row, suspected], 120) == [*range(10)]
+    assert fitting([suspected], 45) == [0, 1, 2, 3]
+
+
+def test_what_was_lost_and_returned_is_counted(remote: Remote, queue: str, server: Running):
+    remote.ok("put", queue, "1", "2", "3")
+    lose(server, queue, [1])
+    found = remote.json("top", queue, "--interval", "100ms")
+    [row] = found["queues"]
+    assert (row["ready"], row["suspects"]) == (3, 1)
+    assert (found["totals"]["lost"] > 0, found["totals"]["returned"] > 0) == (True, True)
+    text = remote.ok("top", queue, "--interval", "100ms")
+    assert "suspects" in text
+    assert re.search(r"  lost \d+  returned \d+", text)
 
 
 def test_the_live_view_shows_what_happens_and_q_leaves_the_terminal_as_it_was(

@@ -17,7 +17,7 @@ __all__ = ["Shown", "Stated", "agree", "differences", "shown", "stated"]
 Ask = Callable[[str, str, Any], Any]
 """(method, path, body) to the answer's JSON."""
 
-_COUNTS = ("ready", "in_flight", "delayed", "parked", "dead")
+_COUNTS = ("ready", "suspects", "in_flight", "delayed", "parked", "dead")
 _LETTERS_MAX = 24
 _READ = """() => {
     const all = (query) => [...document.querySelectorAll(query)];

@@ -26,6 +26,7 @@ QUEUES = {
 }
 NODES = ("ann", "bob", "cat")
 REASONS = (None, "busy", "<script>alert(1)</script>")
+GIVEN_BACK = ("released", "returned", "expired", "lost")
 
 
 def random_history(seed: int, *, steps: int) -> list[Exported]:
@@ -67,7 +68,13 @@ async def _step(broker: Broker, clock: ManualClock, random: Random) -> None:
         case 0 | 1:
             await broker.produce(name, [b'"x"'] * random.randint(1, 20))
         case 2 | 3:
-            await broker.claim(name, node=node, max_count=random.randint(1, 12))
+            isolate = random.random() < 0.3
+            suspects = isolate and random.random() < 0.3
+            claimed = await broker.claim(
+                name, node=node, max_count=random.randint(1, 12), isolate=isolate, suspects=suspects
+            )
+            if isolate and claimed.lease_id is not None and random.random() < 0.3:
+                await broker.begin(name, node=node, seq=claimed.jobs[0].seq, lease_id=claimed.lease_id)
         case 4 | 5 if some:
             await broker.ack(name, node=node, seqs=some)
         case 6 if some:
@@ -75,6 +82,10 @@ async def _step(broker: Broker, clock: ManualClock, random: Random) -> None:
             await broker.nack(name, node=node, seqs=some, reason=random.choice(REASONS), dead=dead)
         case 7 if some:
             await broker.extend(name, node=node, seqs=some, lease_ms=5_000)
+        case 9 if some and random.random() < 0.5:
+            await broker.return_jobs(name, node=node, seqs=some, reason=random.choice(REASONS))
+        case 9 if random.random() < 0.3:
+            await broker.end_node(name, node=node, seqs=some, exit_code=random.choice([None, 137]))
         case 8 if random.random() < 0.3:
             await broker.redrive(random.choice(["dead", "parked"]))
             await broker.produce("journal", [b"1"])
@@ -102,7 +113,7 @@ def steps_in(rows: list[Exported]) -> list[Step]:
     claims: Counter[tuple[str, int]] = Counter()
     found = []
     for row in rows:
-        if row.event in ("gap", "extended"):
+        if row.event in ("gap", "extended", "begun"):
             continue
         for seq in each(row.runs):
             job = row.topic, seq
@@ -124,7 +135,8 @@ class Counts:
         steps = steps_in(rows)
         self.jobs: Counter[str] = Counter()
         for row in rows:
-            self.jobs[kind_of(row)] += sum(row.runs[1::2])
+            if row.event != "begun":  # it changes nothing
+                self.jobs[kind_of(row)] += sum(row.runs[1::2])
         last = {(step.queue, step.seq, step.life): step for step in steps}
         self.ends = list(last.values())
         self.durations: dict[str, list[int]] = defaultdict(list)
@@ -143,12 +155,12 @@ class Counts:
             self.acked_by[str(row.node)] += 0
             if before is not None and before.event in ("produced", "redriven"):
                 self.durations["wait"].append(row.ts - before.ts)
-            elif before is not None and before.event in ("released", "expired"):
+            elif before is not None and before.event in GIVEN_BACK:
                 self.durations["wait_again"].append(row.ts - before.ts)
                 self.redelivered[before.event, why(before)] += 1
-        if row.event in ("released", "expired"):
+        if row.event in GIVEN_BACK:
             self.returned[row.event, why(row)] += 1
-        if row.event in ("acked", "released", "expired", "dead_lettered") and before and before.event == "claimed":
+        if row.event in ("acked", "dead_lettered", *GIVEN_BACK) and before and before.event == "claimed":
             self.durations["processing" if row.event == "acked" else "returned"].append(row.ts - before.ts)
             self.held_ms_by[str(holder[job])] += row.ts - before.ts
             self.returned["dead_lettered", why(row)] += row.event == "dead_lettered"
@@ -165,4 +177,13 @@ def kind_of(row: Exported) -> str:
 
 def why(row: Exported) -> str:
     """How a delivery ended, in the words of the report."""
-    return "lease ran out" if row.event == "expired" else row.reason or ("nack" if row.event == "released" else "")
+    match row.event:
+        case "expired":
+            return "lease ran out"
+        case "lost" | "returned":
+            how = "its worker was lost" if row.event == "lost" else "returned untried"
+            return how if row.reason is None else f"{how}: {row.reason}"
+        case "released":
+            return row.reason or "nack"
+        case _:
+            return row.reason or ""

@@ -172,6 +172,8 @@ def test_returned_deliveries_and_their_reasons_are_counted(made: Made) -> None:
     assert {key: row["redelivered"] for key, row in found.items() if row["redelivered"]} == counts.redelivered
     assert sum(row["lost_ms"] for row in found.values()) == sum(counts.durations["returned"])
     assert ("released", "<script>alert(1)</script>") in found
+    assert {("lost", "its worker was lost"), ("lost", "its worker was lost: exit code 137")} <= set(found)
+    assert {("returned", "returned untried"), ("returned", "returned untried: busy")} <= set(found)
 
 
 def test_the_poison_ranking_begins_with_the_job_delivered_most(made: Made) -> None:

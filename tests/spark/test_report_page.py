@@ -28,7 +28,9 @@ def queue(name: str | None, **changes: int | float | None) -> QueueRow:
         claimed=1_000,
         extended=0,
         released=0,
+        returned=0,
         expired=0,
+        lost=0,
         acked=1_000,
         dead_lettered=0,
         redriven=0,
@@ -81,7 +83,8 @@ def figures(**changes: object) -> Figures:
 
 
 def point(name: str | None, start_ms: int) -> Point:
-    counts = dict.fromkeys(("claimed", "extended", "released", "expired", "acked", "dead_lettered", "redriven"), 5)
+    kinds = ("claimed", "extended", "released", "returned", "expired", "lost", "acked", "dead_lettered", "redriven")
+    counts = dict.fromkeys(kinds, 5)
     return Point(queue=name, start_ms=start_ms, step_ms=5_000, produced=7, moved_in=1, **counts)
 
 
@@ -90,7 +93,9 @@ def latency(measure: str, p90_ms: int, name: str | None = None) -> Latency:
 
 
 def worker(name: str, acked: int) -> Worker:
-    return Worker(queue=None, node=name, claimed=acked, acked=acked, released=0, expired=0, held_ms=5)
+    return Worker(
+        queue=None, node=name, claimed=acked, acked=acked, released=0, returned=0, expired=0, lost=0, held_ms=5
+    )
 
 
 def hostile() -> Figures:
@@ -169,6 +174,7 @@ def test_nothing_stands_out_where_all_is_well() -> None:
     ("changes", "words"),
     [
         ({"all": queue(None, expired=100)}, "10 % of all deliveries ended without an ack"),
+        ({"all": queue(None, lost=100)}, "Workers were lost: the log of their supervisor says how each ended"),
         ({"all": queue(None, dead_lettered=20)}, "20 jobs ended as dead letters (2 % of the number produced)"),
         ({"queues": [queue("mail", waiting=400)]}, "400 jobs of “mail” still open at the end (40 %"),
         (

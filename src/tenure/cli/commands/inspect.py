@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["inspect", "show_record"]
 
-_STATES: Final = ("ready", "in_flight", "delayed", "parked")
+_STATES: Final = ("ready", "suspect", "in_flight", "delayed", "parked")
+_DEPTHS: Final = ("ready", "suspects", "in_flight", "delayed", "parked")
 
 
 @on_server
@@ -86,9 +87,9 @@ def _show(console: Console, found: Payload) -> None:
     console.print(f"{seqs}; last write {when(found['last_write_ts']) or 'never'}", markup=False)
     queue = found["queue"]
     if queue is not None:
-        heads = tuple(f"{name.replace('_', ' ')}#" for name in (*_STATES, "dead", "oldest ready", "ack_holes"))
+        heads = tuple(f"{name.replace('_', ' ')}#" for name in (*_DEPTHS, "dead", "oldest ready", "ack_holes"))
         oldest = age(queue["oldest_ready_ms"]) if queue["ready"] and queue["oldest_ready_ms"] is not None else ""
-        depths = [queue[state] for state in _STATES]
+        depths = [queue[name] for name in _DEPTHS]
         table(console, heads, [(*depths, queue["dead"], oldest, queue["ack_holes"])])
         _show_leases(console, found["leases"])
         _show_jobs(console, found["jobs"])
@@ -111,13 +112,21 @@ def _show_leases(console: Console, leases: list[dict[str, Any]]) -> None:
 
 
 def _show_jobs(console: Console, by_state: dict[str, list[dict[str, Any]]]) -> None:
+    """Print the jobs of each state. A suspect is one of the ready ones too, and printed as a suspect."""
     rows = [
-        (job["seq"], state, job["deliveries"], job["node"] or "", _due(job), short(job["reason"] or ""))
+        (job["seq"], state, job["deliveries"], _tries(job), job["node"] or "", _due(job), short(job["reason"] or ""))
         for state, jobs in by_state.items()
         for job in jobs
+        if not (state == "ready" and job["lost"])
     ]
     if rows:
-        table(console, ("job#", "state", "deliveries#", "node", "due", "last reason"), rows)
+        table(console, ("job#", "state", "deliveries#", "tries#", "node", "due", "last reason"), rows)
+
+
+def _tries(job: dict[str, Any]) -> int:
+    """Return how many deliveries of a job count against ``max_deliveries``."""
+    tries: int = job["deliveries"] if job["tries"] is None else job["tries"]
+    return tries
 
 
 def _due(job: dict[str, Any]) -> str:
@@ -126,9 +135,10 @@ def _due(job: dict[str, Any]) -> str:
 
 def show_record(console: Console, found: Payload) -> None:
     """Print one record as text, with its whole data."""
-    rows = [
-        (name, _format_value(found[name])) for name in ("topic", "seq", "state", "deliveries", "tag") if found.get(name)
-    ]
+    rows = [(name, _format_value(found[name])) for name in ("topic", "seq", "state", "deliveries") if found.get(name)]
+    if found.get("tries") is not None:
+        rows.append(("tries", found["tries"]))
+    rows += [(name, _format_value(found[name])) for name in ("lost", "tag") if found.get(name)]
     rows += [(name, when(found[name])) for name in ("ts", "deadline", "deliver_at") if found.get(name)]
     rows += [(name, found[name]) for name in ("producer", "node", "lease_id", "reason", "from") if found.get(name)]
     table(console, ("field", "value"), rows)

@@ -189,8 +189,9 @@ def _show_state(console: Console, found: Payload) -> None:
     jobs = found["queue"]
     if jobs is not None:
         oldest = age(jobs["oldest_ready_ms"]) if jobs["ready"] and jobs["oldest_ready_ms"] is not None else ""
-        heads = ("ready#", "in flight#", "delayed#", "parked#", "dead#", "oldest#")
-        table(console, heads, [(*(jobs[each] for each in ("ready", "in_flight", "delayed", "parked", "dead")), oldest)])
+        heads = ("ready#", "suspects#", "in flight#", "delayed#", "parked#", "dead#", "oldest#")
+        depths = (jobs[each] for each in ("ready", "suspects", "in_flight", "delayed", "parked", "dead"))
+        table(console, heads, [(*depths, oldest)])
     _config_table(console, found["config"])
 
 

@@ -32,8 +32,11 @@ from tenure.errors import TenureError
 __all__ = ["fitting", "sparkline", "top"]
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
-_HEADS: Final = ("queue", "ready#", "in flight#", "delayed#", "dead#", "oldest#", "in/s#", "out/s#", "depth")
-_LEFT_OUT_FIRST: Final = (8, 3, 5, 4, 6, 7, 2)
+_HEADS: Final = (
+    *("queue", "ready#", "suspects#", "in flight#", "delayed#", "dead#", "oldest#", "in/s#", "out/s#", "depth"),
+)
+_SUSPECTS: Final = 2
+_LEFT_OUT_FIRST: Final = (9, 4, 6, 5, 7, 8, 3, _SUSPECTS)
 _NAME_WIDTH: Final = 12
 _ROOM: Final = 6
 _INTERVAL_MS_MIN: Final = 100
@@ -139,7 +142,8 @@ class _View:
 
     def _headline(self, sample: Sample) -> str:
         rates = "  ".join(f"{name} {_number(sample.rates[name])}/s" for name in ("produced", "claimed", "acked"))
-        return f"{self._url}  up {age(sample.uptime_ms)}  {rates}"
+        ended = "".join(f"  {name} {sample.totals[name]:,}" for name in ("lost", "returned") if sample.totals[name])
+        return f"{self._url}  up {age(sample.uptime_ms)}  {rates}{ended}"
 
     def _draw(self, width: int, height: int) -> RenderableType:
         sample = self._sample
@@ -170,18 +174,19 @@ class _View:
 def _cells(row: Row) -> tuple[object, ...]:
     oldest = age(row.oldest_ms) if row.oldest_ms is not None else ""
     rates = _number(row.in_rate), _number(row.out_rate)
-    return row.topic, row.ready, row.in_flight, row.delayed, row.dead, oldest, *rates, sparkline(row.depths)
+    depths = row.ready, row.suspects or "", row.in_flight, row.delayed, row.dead
+    return row.topic, *depths, oldest, *rates, sparkline(row.depths)
 
 
 def fitting(rows: list[list[str]], width: int) -> list[int]:
     """Return the columns that fit a terminal: a number is left out rather than cut, because a cut number would be
-    another number. The queue's name may be cut.
+    another number. The queue's name may be cut. Suspects have a column only where there are any.
     """
-    kept = list(range(len(_HEADS)))
+    kept = [index for index in range(len(_HEADS)) if index != _SUSPECTS or any(row[index] for row in rows)]
     widths = _widths(rows)
     widths[0] = min(widths[0], _NAME_WIDTH)
     for column in _LEFT_OUT_FIRST:
-        if sum(widths[index] + 2 for index in kept) > width:
+        if column in kept and sum(widths[index] + 2 for index in kept) > width:
             kept.remove(column)
     return kept
 

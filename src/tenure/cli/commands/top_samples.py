@@ -24,15 +24,18 @@ __all__ = ["SORTS", "Row", "Sample", "Sampler"]
 
 _DEPTHS_MAX: Final = 24
 _TOPICS_MAX: Final = 5_000
-_TOTALS: Final = ("produced", "claimed", "acked", "nacked", "expired", "dead_lettered")
+_TOTALS: Final = ("produced", "claimed", "acked", "nacked", "expired", "lost", "returned", "dead_lettered")
 _TOTAL: Final = re.compile(rf"^tenure_({'|'.join(_TOTALS)})_total (\S+)$", re.MULTILINE)
 
 
 class Row(msgspec.Struct):
-    """One queue now; rates are per second, None where there is no earlier sample to compare with."""
+    """One queue now; rates are per second, None where there is no earlier sample to compare with. ``suspects`` are
+    those of the ready jobs whose worker was lost.
+    """
 
     topic: str
     ready: int
+    suspects: int
     in_flight: int
     delayed: int
     dead: int
@@ -51,12 +54,13 @@ SORTS: Final[dict[str, Any]] = {
 
 
 class Sample(msgspec.Struct):
-    """The server now: rates over all queues, and its queues."""
+    """The server now: rates and totals over all queues, and its queues. Totals count since the server was started."""
 
     uptime_ms: int
     version: str
     restarted: bool
     rates: dict[str, float | None]
+    totals: dict[str, int]
     queues: list[Row]
 
 
@@ -93,7 +97,8 @@ class Sampler:
             del self._depths[gone]
         seen = {info.topic: (info.head_seq, info.head_seq - info.count) for info in infos}
         self._before = _Before(now_s, health.uptime_ms, totals, seen)
-        return Sample(health.uptime_ms, health.version, restarted, rates, rows)
+        whole = {name: int(totals.get(name, 0)) for name in _TOTALS}
+        return Sample(health.uptime_ms, health.version, restarted, rates, whole, rows)
 
     def _row(self, info: TopicInfo, before: tuple[int, int] | None, span_s: float) -> Row:
         queue = info.queue
@@ -104,6 +109,7 @@ class Sampler:
         return Row(
             info.topic,
             queue.ready,
+            queue.suspects,
             queue.in_flight,
             queue.delayed,
             queue.dead,

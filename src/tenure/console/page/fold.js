@@ -14,7 +14,7 @@ export function fromSnapshot(answer, { headMax, tailMax }) {
   const whole = answer.count - answer.queue.parked === cells.size;
   const leases = new Map();
   for (const lease of answer.leases) leases.set(lease.lease_id, { ...lease, seqs: new Set(lease.seqs) });
-  const { ready, in_flight, delayed, parked, dead, dead_lettered } = answer.queue;
+  const { ready, suspects = 0, in_flight, delayed, parked, dead, dead_lettered } = answer.queue;
   return {
     topic: answer.topic,
     config: answer.config,
@@ -23,7 +23,7 @@ export function fromSnapshot(answer, { headMax, tailMax }) {
     next: answer.next && cellOf(answer.next),
     leases,
     leasesPartial: answer.leases_count > answer.leases.length,
-    counts: { ready, in_flight, delayed, parked, dead, dead_lettered },
+    counts: { ready, suspects, in_flight, delayed, parked, dead, dead_lettered },
     oldestReadyMs: answer.queue.oldest_ready_ms,
     headMax,
     tailMax,
@@ -45,7 +45,14 @@ function cellOf(job) {
     deadline: job.deadline ?? null,
     deliverAt: job.deliver_at ?? null,
     reason: job.reason ?? null,
+    tries: job.tries ?? null,
+    lost: job.lost ?? 0,
   };
+}
+
+/** Return whether a job waits apart from the others, because its worker was lost. */
+export function isSuspect(cell) {
+  return cell.state === "ready" && cell.lost > 0;
 }
 
 /** Return how many jobs are in the line. */
@@ -54,13 +61,16 @@ export function total(state) {
   return ready + in_flight + delayed;
 }
 
-/** Return the job that is claimed next: the first ready one of the head, or one after it; null where none is known. */
+/** Return the job that is claimed next: the first ready one of the head, or one after it; null where none is known. Suspects come last. */
 export function nextJob(state) {
+  let suspect = null;
   for (const cell of state.cells.values()) {
     if (cell.seq > state.headEnd) break;
-    if (cell.state === "ready") return cell;
+    if (cell.state !== "ready") continue;
+    if (!isSuspect(cell)) return cell;
+    suspect ??= cell;
   }
-  return state.next;
+  return state.next ?? suspect;
 }
 
 /** Apply one row, in place. */
@@ -94,14 +104,19 @@ const FOLDS = {
       state.next = null;
       if (state.counts.ready > 0 && nextJob(state) === null) state.unsure = true;
     }
+    let seen = 0;
     known(state, row.runs, (cell) => {
+      seen += 1;
+      if (isSuspect(cell)) state.counts.suspects -= 1;
       if (cell.state === "delayed") {
         state.counts.delayed -= 1; // it had become due, for which there is no row
         state.counts.ready += 1;
       }
       const deliveries = row.deliveries ?? cell.deliveries + 1;
-      Object.assign(cell, { state: "in_flight", node, lease: lease_id, since: ts, deadline, deliveries, deliverAt: null });
+      const tries = cell.tries === null ? null : cell.tries + 1;
+      Object.assign(cell, { state: "in_flight", node, lease: lease_id, since: ts, deadline, deliveries, tries, deliverAt: null });
     });
+    if (state.counts.suspects > 0 && seen < jobs) state.unsure = true; // suspects may be among those that are not known
     sooner(state, deadline);
   },
 
@@ -113,6 +128,7 @@ const FOLDS = {
   },
 
   released(state, row, jobs) {
+    if (mayBeSuspects(state, row.runs, jobs)) state.unsure = true; // a nack clears them, a lost connection does not
     letGo(state, row, jobs);
     const to = row.deliver_at ? "delayed" : "ready";
     state.counts[to] += jobs;
@@ -121,7 +137,29 @@ const FOLDS = {
     if (row.deliver_at) sooner(state, row.deliver_at);
   },
 
+  begun() {}, // its holder runs it; only its loss is counted in another way
+
+  returned(state, row, jobs) {
+    if (mayBeSuspects(state, row.runs, jobs)) state.unsure = true;
+    letGo(state, row, jobs);
+    const to = row.deliver_at ? "delayed" : "ready";
+    state.counts[to] += jobs;
+    known(state, row.runs, (cell) => (cell.tries = Math.max(0, (cell.tries ?? cell.deliveries) - 1)));
+    back(state, row, { state: to, deliverAt: row.deliver_at ?? null, reason: row.reason ?? null });
+    if (row.deliver_at) sooner(state, row.deliver_at);
+  },
+
+  lost(state, row, jobs) {
+    state.unsure = true; // one that was begun comes back later, which the row does not say
+    letGo(state, row, jobs);
+    state.counts.ready += jobs;
+    state.counts.suspects += jobs;
+    known(state, row.runs, (cell) => (cell.lost += 1));
+    back(state, row, { state: "ready", deliverAt: null, reason: row.reason ?? null });
+  },
+
   expired(state, row, jobs) {
+    if (mayBeSuspects(state, row.runs, jobs)) state.unsure = true;
     letGo(state, row, jobs);
     if (state.config.retry_backoff) state.unsure = true; // they come back later, each at its own time
     state.counts.ready += jobs;
@@ -159,7 +197,7 @@ const FOLDS = {
 
 function freshCell(seq, row) {
   const state = row.deliver_at ? "delayed" : "ready";
-  const none = { deliveries: 0, node: null, lease: null, since: null, deadline: null, reason: null };
+  const none = { deliveries: 0, node: null, lease: null, since: null, deadline: null, reason: null, tries: null, lost: 0 };
   return { seq, state, deliverAt: row.deliver_at ?? null, ...none };
 }
 
@@ -174,6 +212,16 @@ function letGo(state, row, jobs) {
   lease.held -= jobs;
   if (lease.held <= 0) state.leases.delete(row.lease_id);
   else each(row.runs, (seq) => lease.seqs.delete(seq), RUN_MAX);
+}
+
+/** Return whether a worker was lost with one of these jobs before, as far as is known. */
+function mayBeSuspects(state, runs, jobs) {
+  let [seen, found] = [0, false];
+  known(state, runs, (cell) => {
+    seen += 1;
+    found ||= cell.lost > 0;
+  });
+  return found || (state.counts.suspects > 0 && seen < jobs);
 }
 
 /** Note that a job after the head can be claimed now: where it may be the next one, only a snapshot shows it. */

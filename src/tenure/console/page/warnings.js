@@ -10,7 +10,7 @@ const LEASE_FACTOR = 3; // a lease should be this many times the p99 of processi
 
 /** Warnings as `{kind, text}`. `queue`, `meters` and `config` are the API's, `ages` are oldest ages, one a second. */
 export function warnings({ queue, meters, config, ages = [] }) {
-  return [oldest(queue, ages), poison(meters, config), lease(meters, config), parked(queue)].filter(Boolean);
+  return [oldest(queue, ages), suspects(queue), poison(meters, config), lease(meters, config), parked(queue)].filter(Boolean);
 }
 
 function oldest(queue, ages) {
@@ -19,6 +19,12 @@ function oldest(queue, ages) {
   if (!rising || queue.oldest_ready_ms < AGE_MS_MIN) return null;
   const held = queue.in_flight ? "workers do not keep up" : "nobody is working on this queue";
   return { kind: "oldest", text: `The oldest job has waited ${duration(queue.oldest_ready_ms)} and is getting older: ${held}.` };
+}
+
+function suspects(queue) {
+  if (!queue.suspects) return null;
+  const what = queue.suspects === 1 ? "1 job waits" : `${whole(queue.suspects)} jobs wait`;
+  return { kind: "suspects", text: `${what} apart: ${queue.suspects === 1 ? "its" : "their"} worker was lost. The log of the worker says what it ran, and how it ended.` };
 }
 
 function poison(meters, config) {

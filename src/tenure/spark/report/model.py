@@ -28,7 +28,9 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     claimed: int
     extended: int
     released: int
+    returned: int
     expired: int
+    lost: int
     acked: int
     dead_lettered: int
     redriven: int
@@ -53,9 +55,9 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
         return self.produced + self.moved_in
 
     @property
-    def returned(self) -> int:
-        """Return the deliveries that were given back or expired."""
-        return self.released + self.expired
+    def given_back(self) -> int:
+        """Return the deliveries that ended without a verdict on the job's life: another one follows."""
+        return self.released + self.returned + self.expired + self.lost
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +71,9 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     claimed: int
     extended: int
     released: int
+    returned: int
     expired: int
+    lost: int
     acked: int
     dead_lettered: int
     redriven: int
@@ -140,7 +144,9 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     claimed: int
     acked: int
     released: int
+    returned: int
     expired: int
+    lost: int
     held_ms: int
 
 

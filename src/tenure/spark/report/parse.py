@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["EVENTS", "JOBS_MAX", "REASON_MAX", "parse", "parse_entries"]
 
-EVENTS: Final = ("produced", "claimed", "extended", "released", "expired", "acked", "dead_lettered", "redriven", "gap")
+EVENTS: Final = (
+    *("produced", "claimed", "begun", "extended", "released", "returned", "expired", "lost"),
+    *("acked", "dead_lettered", "redriven", "gap"),
+)
 JOBS_MAX: Final = 1_000_000
 """Jobs of one row. A row that claims to hold more was not made by an exporter, and would be exploded in memory."""
 REASON_MAX: Final = 200

@@ -14,15 +14,20 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["MEASURES", "durations_of", "steps_of"]
+__all__ = ["GIVEN_BACK", "MEASURES", "durations_of", "steps_of"]
 
 MEASURES: Final = ("wait", "wait_again", "processing", "returned", "life")
 """The durations, as the reference defines them."""
+
+GIVEN_BACK: Final = "('released', 'returned', 'expired', 'lost')"
+"""The events that end a delivery and leave the job to another one, for expressions."""
 
 _JOB: Final = ("seq", "topic", "log")
 """A job's identity; numbers first, as they are compared fastest."""
 _ORDER: Final = ("batch", "n")
 _WHY: Final = """CASE event WHEN 'expired' THEN 'lease ran out'
+    WHEN 'lost' THEN concat('its worker was lost', coalesce(concat(': ', reason), ''))
+    WHEN 'returned' THEN concat('returned untried', coalesce(concat(': ', reason), ''))
     WHEN 'released' THEN coalesce(reason, 'nack') WHEN 'dead_lettered' THEN coalesce(reason, '') END"""
 _MS_SINCE: Final = "CASE WHEN {since} IS NOT NULL THEN greatest(0L, ts - {since}) END"  # a clock may be set back
 
@@ -31,9 +36,9 @@ def steps_of(events: DataFrame) -> DataFrame:
     """Return one row per event and job.
 
     The columns are ``log, topic, seq, life, begins, event, ts, node, why, before, before_why, before_ms, life_ms,
-    deliveries, is_last``. ``before`` is the job's event right before (extensions are passed over), ``before_ms`` the
-    time since; ``node`` is who holds or held the job, ``why`` how a delivery ended, or the last one that did;
-    ``deliveries`` counts the claims of this life so far; ``is_last`` marks the last row of each life.
+    deliveries, is_last``. ``before`` is the job's event right before (extensions and begins are passed over),
+    ``before_ms`` the time since; ``node`` is who holds or held the job, ``why`` how a delivery ended, or the last one
+    that did; ``deliveries`` counts the claims of this life so far; ``is_last`` marks the last row of each life.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -83,7 +88,7 @@ def _explode(events: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     return (
-        events.where("is_event AND event NOT IN ('extended', 'gap')")
+        events.where("is_event AND event NOT IN ('extended', 'begun', 'gap')")
         .withColumn("pair", f.explode("pairs"))
         .withColumn("seq", f.explode(f.expr("sequence(pair.first, pair.first + pair.count - 1)")))
         .withColumn("begins", f.expr("event IN ('produced', 'moved_in') OR (event = 'redriven' AND dest <=> topic)"))
@@ -117,10 +122,10 @@ def durations_of(steps: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     of_step = f.expr(
-        """CASE WHEN event = 'claimed' AND before IN ('produced', 'moved_in', 'redriven') THEN 'wait'
-            WHEN event = 'claimed' AND before IN ('released', 'expired') THEN 'wait_again'
+        f"""CASE WHEN event = 'claimed' AND before IN ('produced', 'moved_in', 'redriven') THEN 'wait'
+            WHEN event = 'claimed' AND before IN {GIVEN_BACK} THEN 'wait_again'
             WHEN event = 'acked' AND before = 'claimed' THEN 'processing'
-            WHEN event IN ('released', 'expired', 'dead_lettered') AND before = 'claimed' THEN 'returned' END"""
+            WHEN (event = 'dead_lettered' OR event IN {GIVEN_BACK}) AND before = 'claimed' THEN 'returned' END"""
     )
     pairs = f.array(
         f.struct(of_step.alias("measure"), f.col("before_ms").alias("ms")),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from tenure.spark.report.buckets import DELIVERIES, DURATIONS_MS
-from tenure.spark.report.steps import durations_of
+from tenure.spark.report.steps import GIVEN_BACK, durations_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -21,7 +21,8 @@ __all__ = ["RANKED_MAX", "TABLES", "Inputs"]
 RANKED_MAX: Final = 100
 """Jobs in the poison ranking."""
 _COUNTED: Final = (
-    *("produced", "moved_in", "claimed", "extended", "released", "expired", "acked", "dead_lettered", "redriven"),
+    *("produced", "moved_in", "claimed", "extended", "released", "returned", "expired", "lost"),
+    *("acked", "dead_lettered", "redriven"),
 )
 _OUTCOMES: Final = ("done", "dead", "moved", "held", "waiting")
 _OUTCOME: Final = """CASE WHEN begins THEN 'waiting' WHEN event = 'acked' THEN 'done'
@@ -129,8 +130,8 @@ def returns(inputs: Inputs) -> DataFrame:
     """Return deliveries that did not end with an ack, by how and why, and how many jobs were claimed again."""
     from pyspark.sql import functions as f
 
-    ended = f.expr("event IN ('released', 'expired') OR (event = 'dead_lettered' AND before = 'claimed')")
-    again = f.expr("event = 'claimed' AND before IN ('released', 'expired')")
+    ended = f.expr(f"event IN {GIVEN_BACK} OR (event = 'dead_lettered' AND before = 'claimed')")
+    again = f.expr(f"event = 'claimed' AND before IN {GIVEN_BACK}")
     frame = inputs.steps.where(ended | again).select(
         "topic",
         again.alias("again"),
@@ -169,8 +170,8 @@ def workers(inputs: Inputs) -> DataFrame:
 def _workers(steps: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
-    seen = ("claimed", "acked", "released", "expired")
-    ends = f.expr("before = 'claimed' AND event IN ('acked', 'released', 'expired', 'dead_lettered')")
+    seen = ("claimed", "acked", "released", "returned", "expired", "lost")
+    ends = f.expr(f"before = 'claimed' AND (event IN ('acked', 'dead_lettered') OR event IN {GIVEN_BACK})")
     frame = _roll_up(
         steps.where(f.col("node").isNotNull() & f.col("event").isin(*seen, "dead_lettered")),
         "node",

@@ -71,7 +71,7 @@ class QueueView {
     this.actForms = act(this.topic, this.actors);
     this.plots = plots(this.topic, { onMeters: (meters) => (this.meters = meters) });
     this.job = jobPanel(this.topic, { actions: (job) => this.jobActions(job), onClose: () => this.closeJob(), now: () => this.store.now() });
-    const legend = ["ready", "in_flight", "delayed", "parked"].map((state) => h("span", { class: `key ${state}` }, { ready: "available", in_flight: "in flight" }[state] ?? state));
+    const legend = ["ready", "suspect", "in_flight", "delayed", "parked"].map((state) => h("span", { class: `key ${state}` }, { ready: "available", in_flight: "in flight" }[state] ?? state));
     this.element = h(
       "div",
       { class: "queue-view" },

@@ -1,6 +1,7 @@
 // One job as a cell of the strip: bright where it can be had, dashed with its holder's badge where it is in flight.
 
 import { h, mark, setText } from "../dom.js";
+import { isSuspect } from "../fold.js";
 import { duration } from "../format.js";
 import { ring } from "./ring.js";
 
@@ -31,12 +32,13 @@ export function cell() {
     setText(seq, nameOf(job.seq));
     tries.hidden = job.deliveries < 2;
     setText(tries, `×${job.deliveries}`);
+    mark(element, "data-suspect", isSuspect(job) ? "yes" : null);
     mark(element, "data-next", isNext ? "yes" : null);
     if (job.state !== was && job.state === "in_flight") {
       holder ??= ring();
       mid.replaceChildren(holder.element);
     } else if (job.state === "parked" || job.state === "ready") {
-      setText(mid, job.state === "parked" ? "❚❚" : isNext ? "next" : "");
+      setText(mid, job.state === "parked" ? "❚❚" : isNext ? "next" : isSuspect(job) ? "?" : "");
     }
     mark(element, "aria-label", labelOf(job, isNext));
     tick(now);
@@ -61,5 +63,7 @@ export function cellWidth(seqs) {
 function labelOf(job, isNext) {
   const held = job.state === "in_flight" ? `, held by ${job.node}` : "";
   const tries = job.deliveries > 1 ? `, delivered ${job.deliveries} times` : "";
-  return `Job ${job.seq}, ${WORDS[job.state]}${held}${tries}${isNext ? ", next in line" : ""}`;
+  const lost = job.lost ? `, its worker was lost ${job.lost === 1 ? "once" : `${job.lost} times`}` : "";
+  const state = isSuspect(job) ? "a suspect" : WORDS[job.state];
+  return `Job ${job.seq}, ${state}${held}${tries}${lost}${isNext ? ", next in line" : ""}`;
 }

@@ -5,6 +5,7 @@ import { duration, perSecond, whole } from "../format.js";
 
 const FIGURES = [
   ["ready", "available"],
+  ["suspects", "suspects"],
   ["in_flight", "in flight"],
   ["delayed", "delayed"],
   ["parked", "parked"],
@@ -19,9 +20,12 @@ export function counts() {
     return h("div", { class: `tile ${key}` }, values[key], h("span", {}, label));
   };
   const element = h("div", { class: "tiles" }, ...FIGURES.map(([key, label]) => tile(key, label)), tile("oldest", "oldest waits"), tile("into", "in"), tile("done", "done"));
+  const { parentElement: suspects } = values.suspects;
+  suspects.title = "Of the available ones, those whose worker was lost: they wait apart";
   return {
     element,
     draw(state, rates, now) {
+      suspects.hidden = state.counts.suspects === 0;
       for (const [key] of FIGURES) {
         setText(values[key], whole(state.counts[key]));
         mark(values[key], "data-none", state.counts[key] ? null : "yes");

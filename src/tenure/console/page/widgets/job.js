@@ -7,7 +7,7 @@ import { member } from "../json_text.js";
 import { describe } from "../payload.js";
 import { moment } from "./moment.js";
 
-const ENDS = { expired: "lease ran out", nack: "nack", disconnect: "connection lost", dead: "dead-lettered" };
+const ENDS = { expired: "lease ran out", nack: "nack", disconnect: "connection lost", dead: "dead-lettered", returned: "returned untried", lost: "its worker was lost" };
 
 /** The panel; `open(seq)`, `refresh()`, `close()`. `actions(job)` gives the buttons for a job. */
 export function jobPanel(topic, { actions, onClose, now }) {
@@ -38,9 +38,11 @@ export function jobPanel(topic, { actions, onClose, now }) {
 
   function draw(job, text) {
     const facts = [
-      ["state", job.state.replace("_", " ")],
+      ["state", job.state === "ready" && job.lost ? "ready, a suspect: it waits apart" : job.state.replace("_", " ")],
       ["holder", job.node && [job.node, ", until ", moment(job.deadline, now())]],
       ["deliveries", job.deliveries],
+      ["tries", job.tries === undefined ? null : String(job.tries)],
+      ["worker lost", job.lost && `${job.lost === 1 ? "once" : `${job.lost} times`} since the last verdict`],
       ["produced", [moment(job.$ts, now()), `, ${duration(Math.max(0, now() - job.$ts))} ago`]],
       ["comes back", job.deliver_at && moment(job.deliver_at, now())],
       ["producer", job.$node],

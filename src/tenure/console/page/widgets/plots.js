@@ -13,6 +13,8 @@ const LINES = [
   ["claimed", "handed out"],
   ["acked", "done"],
   ["expired", "ran out"],
+  ["lost", "lost"],
+  ["returned", "returned"],
 ];
 
 /** The plots; `load()` reads the meters, `draw(rates, now)` moves the throughput. `onMeters` is given what was read. */

@@ -49,6 +49,7 @@ export function queueCard(topic) {
     in_flight: figure("in flight"),
     delayed: figure("delayed"),
     dead: figure("dead"),
+    suspects: figure("suspects"),
     oldest: figure("oldest waits"),
   };
   const depth = sparkline(`Depth of ${name} over the last minute`);
@@ -72,7 +73,8 @@ export function queueCard(topic) {
   const update = (found, at) => {
     const { queue, meters, config } = found;
     history.add(found, at);
-    for (const key of ["ready", "in_flight", "delayed", "dead"]) figures[key].set(short(queue[key]), whole(queue[key]), queue[key]);
+    figures.suspects.element.hidden = !queue.suspects;
+    for (const key of ["ready", "suspects", "in_flight", "delayed", "dead"]) figures[key].set(short(queue[key]), whole(queue[key]), queue[key]);
     figures.oldest.set(queue.ready ? duration(queue.oldest_ready_ms) : "–");
     depth.draw(history.depth, history.seconds);
     flow.draw(history.out, history.seconds);

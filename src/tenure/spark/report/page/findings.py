@@ -61,13 +61,15 @@ def _dead(figures: Figures) -> Iterator[Finding]:
 
 
 def _returned(figures: Figures) -> Iterator[Finding]:
-    returned, claimed = figures.all.returned, figures.all.claimed
+    returned, claimed = figures.all.given_back, figures.all.claimed
     if not claimed or returned < RETURNED_NOTED * claimed:
         return
     most = figures.returns[0] if figures.returns else None
     why = f"; the most common reason is {_name(most.reason)}, in {_name(most.queue)}" if most is not None else ""
     hint = ""
-    if figures.all.expired > figures.all.released:
+    if figures.all.lost > figures.all.released:
+        hint = " Workers were lost: the log of their supervisor says how each ended, and what it ran."
+    elif figures.all.expired > figures.all.released:
         hint = " Leases run out where workers die, or take longer than the lease lasts."
     level = "bad" if returned >= RETURNED_BAD * claimed else "warn"
     yield Finding(level, f"{share(returned, claimed)} of all deliveries ended without an ack{why}.{hint}", "returns")

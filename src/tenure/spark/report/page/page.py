@@ -82,7 +82,7 @@ def _tiles(figures: Figures) -> Html:
     tiles = [
         _tile(amount(every.produced), "jobs produced"),
         _tile(amount(every.acked), f"jobs completed; {amount(figures.open_jobs)} open at the end"),
-        _tile(share(every.returned, every.claimed), again, "warn" if every.returned > every.claimed * 0.05 else ""),
+        _tile(share(every.given_back, every.claimed), again, "warn" if every.given_back > every.claimed * 0.05 else ""),
         _tile(amount(every.dead_lettered), "dead letters", "bad" if every.dead_lettered else ""),
         _tile(
             duration(wait.p90_ms if wait else None), "in the queue before the first claim, at most, for 9 jobs in 10"

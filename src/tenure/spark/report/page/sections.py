@@ -15,9 +15,20 @@ __all__ = ["sections"]
 _REASONS_SHOWN: Final = 10
 _JOBS_SHOWN: Final = 10
 _WORKERS_SHOWN: Final = 12
-_HOW: Final = {"released": "given back", "expired": "lease ran out", "dead_lettered": "dead at once"}
+_HOW: Final = {
+    "released": "given back",
+    "returned": "returned untried",
+    "expired": "lease ran out",
+    "lost": "worker lost",
+    "dead_lettered": "dead at once",
+}
 _OUTCOMES: Final = {"done": "done", "dead": "dead letter", "moved": "moved", "held": "in hand", "waiting": "waiting"}
-_COLOURS: Final = {"released": "released", "expired": "expired", "dead_lettered": "dead"}
+_COLOURS: Final = {
+    **{"released": "released", "returned": "returned", "expired": "expired"},
+    **{"lost": "lost", "dead_lettered": "dead"},
+}
+
+_WORKED: Final = {"acked": "completed"} | {name: how for name, how in _HOW.items() if name != "dead_lettered"}
 
 
 def sections(figures: Figures) -> list[Html]:
@@ -112,7 +123,7 @@ def _queue(figures: Figures, row: QueueRow) -> list[object]:
         amount(row.produced),
         amount(row.acked),
         amount(row.held + row.waiting),
-        share(row.returned, row.claimed),
+        share(row.given_back, row.claimed),
         tag("span", amount(row.dead_lettered), class_="mark bad") if row.dead_lettered else "0",
         _pair(figures, row.queue, "wait"),
         _pair(figures, row.queue, "processing"),
@@ -165,13 +176,15 @@ def _deliveries(figures: Figures) -> Html:
 
 def _trouble(figures: Figures) -> Html:
     every = figures.all
-    if not every.returned + every.dead_lettered:
+    if not every.given_back + every.dead_lettered:
         return Html()
     points = _over_time(figures, None)
     labels = [clock(point.start_ms, step_ms=figures.step_ms) for point in points]
     series = [
         plot.Series("given back", "released", [point.released for point in points]),
+        plot.Series("returned untried", "returned", [point.returned for point in points]),
         plot.Series("lease ran out", "expired", [point.expired for point in points]),
+        plot.Series("worker lost", "lost", [point.lost for point in points]),
         plot.Series("dead letters", "dead", [point.dead_lettered for point in points]),
     ]
     about = "When it went wrong."
@@ -205,15 +218,12 @@ def _workers(figures: Figures) -> Html:
     rows = [
         plot.Bar(
             each.node,
-            [("acked", each.acked), ("released", each.released), ("expired", each.expired)],
+            [(kind, getattr(each, kind)) for kind in _WORKED],
             f"{amount(each.acked)} · {share(each.acked, total)} · {duration(each.held_ms)} in hand",
         )
         for each in figures.workers[:_WORKERS_SHOWN]
     ]
-    legend = words(
-        tag("li", tag("i", class_=colour), name)
-        for colour, name in (("acked", "completed"), ("released", "given back"), ("expired", "lease ran out"))
-    )
+    legend = words(tag("li", tag("i", class_=colour), name) for colour, name in _WORKED.items())
     index = figures.all.jain_acked
     held = figures.all.jain_held
     fair = f"Jain’s index: {index:.2f} by jobs completed" if index is not None else ""
