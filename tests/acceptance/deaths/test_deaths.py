@@ -39,6 +39,7 @@ def hold_to_the_bar(
     poison_queue = poison_queue or queue
 
     def is_done() -> bool:
+        assert made.server.process.poll() is None, f"the server ended: {made.server.log()[-3000:]}"
         return len(made.ended()) == count and len(made.letters(poison_queue)) == poisons
 
     started = time.monotonic()
