@@ -87,7 +87,7 @@ async def test_the_death_of_the_process_before_is_reported_and_then_the_board_ta
     bench = Bench(board, ON)
     await turns()
     (asked,) = bench.client.asked
-    assert asked["gone"] == [Gone(node="dead", exit_code=-9, begun={"mail": [17]})]
+    assert asked["gone"] == [Gone(node="dead", exit_code=137, begun={"mail": [17]})]
     assert (asked["queues"], asked["group"]) == (["mail", "pages"], "group")
     assert bench.places.done()
     assert (board.read().state, board.read().node) == (State.WORKING, "successor")

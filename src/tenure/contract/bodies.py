@@ -62,7 +62,7 @@ class HandOverBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Gone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A worker process that has ended, as its supervisor saw it: the exit code (negative for a signal), and the jobs of
+    """A worker process that has ended, as its supervisor saw it: the exit code (137 for SIGKILL), and the jobs of
     each queue whose handlers it had begun.
     """
 

@@ -204,7 +204,7 @@ class Returned(Event, frozen=True, gc=False, array_like=True):
 class Lost(Event, frozen=True, gc=False, array_like=True):
     """Jobs whose worker is gone: a try for those that were begun, and all of them are suspects from here on.
 
-    ``exit_code`` is what its supervisor saw, negative for a signal; None where the worker only fell silent.
+    ``exit_code`` is what its supervisor saw; None where the worker only fell silent.
     """
 
     topic: int

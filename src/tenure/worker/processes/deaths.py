@@ -7,9 +7,19 @@ from typing import Final
 
 from tenure.worker.processes.board import Record
 
-__all__ = ["describe_death", "describe_exit"]
+__all__ = ["describe_death", "describe_exit", "shell_exit_code"]
 
 _SHOWN_MAX: Final = 10
+_SIGNALS_BASE: Final = 128
+
+
+def shell_exit_code(code: int) -> int:
+    """Return an exit code as shells and containers show it, where a process object has a negative one for a signal.
+
+    >>> shell_exit_code(-9), shell_exit_code(3)
+    (137, 3)
+    """
+    return code if code >= 0 else _SIGNALS_BASE - code
 
 
 def describe_exit(code: int) -> str:

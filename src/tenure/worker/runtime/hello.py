@@ -19,6 +19,7 @@ from tenure.contract.bodies import Gone
 from tenure.contract.replies import HelloReply
 from tenure.errors import Closed, Indeterminate, Overloaded, TenureError
 from tenure.worker.processes.board import Board, Places, State
+from tenure.worker.processes.deaths import shell_exit_code
 from tenure.worker.runtime.link import Link
 from tenure.worker.runtime.timing import Timing
 from tenure.worker.settings import WorkerSettings
@@ -93,7 +94,7 @@ class Hello:
         left = None if self._board is None else self._board.read()
         if left is None or left.state is not State.GONE:
             return []
-        return [Gone(node=left.node, exit_code=left.exit_code, begun=left.running)]
+        return [Gone(node=left.node, exit_code=shell_exit_code(left.exit_code), begun=left.running)]
 
     def take_board(self) -> dict[str, Places]:
         """Take over the board and return the places of each queue; none without a board."""
