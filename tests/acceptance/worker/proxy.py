@@ -15,10 +15,12 @@ __all__ = ["Proxy"]
 class Proxy:
     """Passes bytes on, until it is told to swallow those of work streams: then both ends stay open, and neither hears
     from the other again. With a ``stream_age_s`` it cuts each work stream once it is so old; ``cut_count`` counts them.
+    With ``loses_ends`` no side of a work stream hears that the other one has ended.
     """
 
-    def __init__(self, port: int, *, stream_age_s: float = 0) -> None:
+    def __init__(self, port: int, *, stream_age_s: float = 0, loses_ends: bool = False) -> None:
         self._port = port
+        self._loses_ends = loses_ends
         self._stream_age_s = stream_age_s
         self.cut_count = 0
         self.swallows = False
@@ -80,5 +82,5 @@ class Proxy:
                 if not (self.swallows and is_stream.is_set()):
                     writer.write(data)
                     await writer.drain()
-            if not (self.swallows and is_stream.is_set()):
+            if not ((self.swallows or self._loses_ends) and is_stream.is_set()):
                 writer.close()
