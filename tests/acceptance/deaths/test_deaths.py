@@ -133,13 +133,15 @@ def test_no_healthy_job_dies_where_jobs_are_claimed_and_not_pushed(tmp_path: Pat
 @pytest.mark.timeout(900)
 def test_no_healthy_job_dies_where_a_proxy_keeps_the_end_of_connections_to_itself(tmp_path: Path) -> None:
     """The whole container dies, and the broker sees no connection end: only deadlines tell."""
-    with fleet(tmp_path, settings=QUICK, DEATHS_POISON="all", DEATHS_LEASE_MS="4000") as made:
-        with Proxy(made.server.fixed_port, loses_ends=True) as proxy:
-            made.declare("healthy")
-            made.put("healthy", orders(30, takes_ms=300, poisons=1))
-            worker = made.worker("--processes", "2", DEATHS_URL=proxy.url)
-            hold_to_the_bar(made, 30, queue="healthy", within_s=400)
-            worker.stop()
+    with (
+        fleet(tmp_path, settings=QUICK, DEATHS_POISON="all", DEATHS_LEASE_MS="4000") as made,
+        Proxy(made.server.fixed_port, loses_ends=True) as proxy,
+    ):
+        made.declare("healthy")
+        made.put("healthy", orders(30, takes_ms=300, poisons=1))
+        worker = made.worker("--processes", "2", DEATHS_URL=proxy.url)
+        hold_to_the_bar(made, 30, queue="healthy", within_s=400)
+        worker.stop()
 
 
 @pytest.mark.full
