@@ -111,6 +111,9 @@ def source_of(client: AsyncClient, link: Link, on_open: Callable[[Noting], None]
     async def opened() -> None:
         on_open(source)
 
+    async def nothing_is_held() -> None:
+        pass
+
     feed = Feed(
         depth=2,
         spare=1,
@@ -120,6 +123,8 @@ def source_of(client: AsyncClient, link: Link, on_open: Callable[[Noting], None]
         room=lambda: 2,
         deliver=deliver,
         on_open=opened,
+        on_cut=nothing_is_held,
+        hear_suspects=lambda count: None,
     )
     source = Noting(client, "loop", feed=feed, link=link, lease_ms=30_000, push=True)
     return source
