@@ -111,7 +111,7 @@ def source_of(client: AsyncClient, link: Link, on_open: Callable[[Noting], None]
     async def opened() -> None:
         on_open(source)
 
-    async def cut() -> None:
+    async def nothing_is_held() -> None:
         pass
 
     feed = Feed(
@@ -123,7 +123,7 @@ def source_of(client: AsyncClient, link: Link, on_open: Callable[[Noting], None]
         room=lambda: 2,
         deliver=deliver,
         on_open=opened,
-        on_cut=cut,
+        on_cut=nothing_is_held,
         hear_suspects=lambda count: None,
     )
     source = Noting(client, "loop", feed=feed, link=link, lease_ms=30_000, push=True)
