@@ -183,10 +183,14 @@ class EngineMachine(RuleBasedStateMachine):
             world = self.disk.kill()
         else:
             world = self.power_loss(mode, seed=seed, off_ms=off_ms)  # type: ignore[arg-type]
+        self.log_ended(folded(State(), read_frames(world.kill(), self.settings.segment_bytes)).log_ms)
         if again:
             self.opened(world, from_checkpoint=from_checkpoint)
             world = world.kill() if mode == "kill" else world.crash("any", seed=seed)
         self.reopen(world, from_checkpoint=from_checkpoint)
+
+    def log_ended(self, log_ms: int) -> None:
+        """The last event that survived is of this time: what the model made of a later one did not happen."""
 
     def power_loss(self, mode: CrashMode, *, seed: int, off_ms: int) -> SimDisk:
         """What was synced is there, and of the rest some batches, from the oldest on."""
@@ -276,6 +280,11 @@ def last_batch(disk: SimDisk, segment_bytes: int) -> int:
     for _ in log.replay():
         pass
     return log.written_batch - 1  # the opening is a batch too
+
+
+def read_frames(disk: SimDisk, segment_bytes: int) -> list[tuple[int, int, int, bytes]]:
+    """Everything that a recovery reads from this disk."""
+    return list(FileLog.open(disk, segment_bytes=segment_bytes).replay())
 
 
 def folded(state: State, frames: list[tuple[int, int, int, bytes]]) -> State:

@@ -10,18 +10,23 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from tenure import Record
 from tenure.contract.records import lease_id
+from tenure.contract.replies import Grant
 from tenure.core.state.queue import Queue
 from tenure.core.state.ranges import each
 from tenure.core.state.state import State
-from tenure.errors import Invalid, LeaseLost, Overloaded
+from tenure.errors import Conflict, Invalid, LeaseLost, Overloaded
+from tenure.settings import Settings
+from tenure.testing import SimDisk
 from tests.kit import run
 from tests.model.machine import EngineMachine
-from tests.model.naive_queue import Job, NaiveQueue, Refused
+from tests.model.naive_queue import Asked, Job, NaiveQueue, Refused
 
+LOSSES_MAX = 3
+RETRY_MS, RETRY_MS_MAX = 100, 300
 NODES = st.sampled_from(["n1", "n2"])
 TAGS = st.sampled_from([None, None, "a", "ab", "b"])
 MATCHES = st.sampled_from(["a", "ab", ["tag", "Eq", "b"], ["tag", "Glob", "a*"], ["tag", "Glob", "*"]])
@@ -75,10 +80,13 @@ CLAIM: dict[str, Any] = {
     "lease_ms": st.none() | LEASE_MS,
     "claim_id": st.sampled_from([None, None, "c1", "c2"]),
     "auto_ack": st.sampled_from([False, False, False, True]),
+    "isolate": st.booleans(),
+    "group": st.sampled_from([None, None, "g1", "g2"]),
+    "suspects": st.sampled_from([False, False, True]),
 }
 SETTLE: dict[str, Any] = {
     "data": st.data(),
-    "what": st.sampled_from(["ack", "ack", "nack", "nack", "dead", "extend", "extend", "disconnect"]),
+    "what": st.sampled_from(["ack", "ack", "nack", "nack", "dead", "extend", "extend", "disconnect", "return", "lose"]),
     "by": st.sampled_from(["seqs", "seqs", "lease", "lease and seqs", "lease_ids"]),
     "strict": st.sampled_from([False, False, True]),
     "delay": st.none() | DELAYS,
@@ -92,9 +100,11 @@ class World:
 
     queue: NaiveQueue = field(default_factory=NaiveQueue)
     dead: NaiveQueue | None = None
+    #: How often the log was opened.
+    epoch: int = 0
 
     def tick(self, now: int, wall: int) -> None:
-        self.queue.tick(now, wall)
+        self.queue.tick(now, wall, self.epoch)
 
     def restart(self) -> None:
         for queue in (self.queue, self.dead):
@@ -130,7 +140,7 @@ class World:
             queue.park(reasons, now=now)
             return
         for job in sorted(jobs, key=lambda job: job.seq):
-            origin = ("q", max(job.deliveries, 1), reasons[job.seq])
+            origin = ("q", max(job.deliveries, 1), reasons[job.seq], 0 if job.lease else job.lost)
             job.copy = Job(self.dead.head + 1, job.data, job.tag, origin=origin)
             self.dead.append(job.copy)
         if strategy == "skip":
@@ -145,7 +155,8 @@ class World:
             self.dead.remove([job.copy.seq])
         job.parked = job.copy = None
         if reset:
-            job.deliveries = 0
+            job.deliveries = job.spared = job.lost_begun = 0
+            job.lost = min(job.lost, 2)
 
 
 class QueueMachine(EngineMachine):
@@ -159,12 +170,34 @@ class QueueMachine(EngineMachine):
         self.made = 0
         self.leases: set[int] = set()
 
+    def make_settings(self, segment_bytes: int) -> Settings:
+        """Suspects wait for ever for a claim that asks for them, or not at all."""
+        wait_ms = 0 if segment_bytes == 1024 else 1 << 50
+        settings = super().make_settings(segment_bytes)
+        losses = {"suspects_wait_ms": wait_ms, "losses_max": LOSSES_MAX}
+        return replace(settings, begun_retry_ms=RETRY_MS, begun_retry_ms_max=RETRY_MS_MAX, **losses)
+
+    def log_ended(self, log_ms: int) -> None:
+        self.model.queue.unsay(log_ms)
+
+    def reopen(self, world: SimDisk, *, from_checkpoint: bool) -> None:
+        self.disk = world
+        self.engine = self.opened(world, from_checkpoint=from_checkpoint)
+        self.model.epoch = self.engine.state.epoch
+        queue = self.engine.state.topics["q"].queue
+        assert queue is not None
+        self.model.queue.borrowed = dict(queue.suspects.borrowed)  # as much of it as the log still says
+        self.model.restart()
+        with self.step():
+            self.sync_now()
+
     def set_up(self) -> None:
         """Begin with jobs in flight: most of what can go wrong needs some, and few random steps lead there."""
+        self.model.epoch = self.engine.state.epoch
         self.configure_queue({"type": "queue", "lease_ms": 1_000, "max_deliveries": 2, "dead_letter": "dead"})
         self.produce([Wanted(0, tag, 0, None) for tag in (None, "a", "b") * 3], False, None)
         for node, claim_id in (("n1", "c1"), ("n2", None)):
-            self.claim_with(node=node, max_count=4, lease_ms=10_000, claim_id=claim_id, auto_ack=False)
+            self.claim_with(node=node, max_count=4, lease_ms=10_000, claim_id=claim_id, isolate=claim_id is None)
 
     @rule(ms=st.sampled_from([1, 100, 101, 1_000, 1_001, 5_000, 60_000]))
     def advance(self, ms: int) -> None:
@@ -265,7 +298,16 @@ class QueueMachine(EngineMachine):
         self.claim_with(**options)
 
     def claim_with(
-        self, *, node: str, max_count: int, lease_ms: int | None, claim_id: str | None, auto_ack: bool
+        self,
+        *,
+        node: str,
+        max_count: int,
+        lease_ms: int | None,
+        claim_id: str | None,
+        auto_ack: bool = False,
+        isolate: bool = False,
+        group: str | None = None,
+        suspects: bool = False,
     ) -> None:
         options: dict[str, Any] = {
             "node": node,
@@ -273,14 +315,20 @@ class QueueMachine(EngineMachine):
             "lease_ms": lease_ms,
             "claim_id": claim_id,
             "auto_ack": auto_ack,
+            "isolate": isolate or suspects,
+            "group": group,
+            "suspects": suspects,
         }
+        isolates = options["isolate"] and not auto_ack
         with self.step() as now:
             queue = self.model.queue
             if claim_id in queue.claims:
                 self.claim_again(queue.claims[claim_id], options)
                 return
             try:
-                jobs = self.choose(max_count, now)
+                kind = group or node if isolates else None
+                asked = Asked(max_count, LOSSES_MAX, kind, suspects, self.settings.suspects_wait_ms == 0)
+                jobs = self.choose(asked, now)
             except Refused as refused:
                 self.refused(refused.args[0], run.claim, "q", **options)
                 return
@@ -289,8 +337,15 @@ class QueueMachine(EngineMachine):
             assert reply.seqs == [job.seq for job in jobs]
             assert [job.data for job in reply.jobs] == [job.data for job in jobs]
             number = self.engine.state.next_lease - 1 if auto_ack else reply.lease
-            queue.hand_out(jobs, lease=number, node=node, now=now, deadline=deadline, claim_id=claim_id)
+            taken = next((job.seq for job in jobs if job.is_suspect), None)
+            if isolates and not suspects and taken is not None:
+                queue.borrowed[group or node] = taken
+            epoch = self.model.epoch
+            times = {"now": now, "deadline": deadline, "epoch": epoch}
+            queue.hand_out(jobs, lease=number, node=node, claim_id=claim_id, group=asked.group, **times)
             assert [reply.deliveries(job.seq) for job in jobs] == [job.deliveries for job in jobs]
+            if not auto_ack:
+                self.check_pasts(reply, jobs, isolates=isolates)
             if jobs:
                 assert number not in self.leases, "a lease id is never reused"
                 self.leases.add(number)
@@ -300,25 +355,45 @@ class QueueMachine(EngineMachine):
                 assert reply.deadline == deadline + self.engine.state.wall_offset_ms
             assert reply.ready == len(queue.ready())
 
-    def choose(self, max_count: int, now: int) -> list[Job]:
-        """What the model hands out. Poisoned jobs leave on the way, and then the claim is not refused any more."""
-        chosen, poisoned = self.model.queue.choose(max_count)
-        if poisoned:
-            self.model.dead_letter(poisoned, reasons={job.seq: self.last_reason(job, now) for job in poisoned}, now=now)
-            self.model.seen()
-            with suppress(Refused):
-                return self.model.queue.choose(max_count)[0]
-            return []
-        return chosen
+    def check_pasts(self, reply: Grant, jobs: list[Job], *, isolates: bool) -> None:
+        """What a claim says of jobs that were returned or lost, and of suspects that wait."""
+        assert reply.tries == {job.seq: job.tries for job in jobs if job.spared}
+        assert reply.lost == {job.seq: job.lost for job in jobs if job.lost}
+        assert reply.suspects == (len(self.model.queue.suspects()) if isolates else 0)
 
-    def last_reason(self, job: Job, now: int) -> str:
-        """The last reason of its story; where little may be kept, of what the engine still has of it."""
-        reasons = [row[5] for row in job.story]
+    def choose(self, asked: Asked, now: int) -> list[Job]:
+        """What the model hands out. Poisoned and worn jobs leave on the way, and then the claim is not refused any
+        more.
+        """
+        chosen = self.model.queue.choose(asked)
+        if not chosen.poisoned and not chosen.worn:
+            return chosen.jobs
+        if chosen.poisoned:
+            reasons = {job.seq: self.why_spent(job, now) for job in chosen.poisoned}
+            self.model.dead_letter(chosen.poisoned, reasons=reasons, now=now)
+        why = "its worker was lost {} times before it began this job"
+        self.model.queue.dead_lettered += len(chosen.worn)
+        self.model.queue.park({job.seq: why.format(job.lost) for job in chosen.worn}, now=now)
+        self.model.seen()
+        with suppress(Refused):
+            return self.model.queue.choose(asked).jobs
+        return []
+
+    def why_spent(self, job: Job, now: int) -> str:
+        """The workers that were lost with it, or the last reason of its story; where little may be kept, of what the
+        engine still has of it.
+        """
+        rows = [(end, node, reason) for _, node, _, _, end, reason in job.story]
         if self.is_cramped:
             topic, queue = self.engine.state.queue("q")
             self.engine.state.pass_time(topic, now)
-            reasons = [delivery.reason for delivery in queue.deliveries_ended.get(job.seq, [])]
-        return ([reason for reason in reasons if reason is not None] or ["max_deliveries"])[-1]
+            rows = [(each.end, each.node, each.reason) for each in queue.deliveries_ended.get(job.seq, [])]
+        if not job.lost_begun:
+            told = [reason for end, _, reason in rows if reason is not None and end not in ("lost", "returned")]
+            return (told or ["max_deliveries"])[-1]
+        times = "once" if job.lost_begun == 1 else f"{job.lost_begun} times"
+        last = [", ".join(filter(None, (node, reason))) for end, node, reason in rows if end == "lost"][-1:]
+        return f"its worker was lost {times} while running it{''.join(f' (last: {who})' for who in last)}"
 
     def claim_again(self, lease: int, options: dict[str, Any]) -> None:
         jobs = sorted((job for job in self.model.queue.held() if job.lease == lease), key=lambda job: job.seq)
@@ -365,8 +440,8 @@ class QueueMachine(EngineMachine):
         queue = self.model.queue
         held = queue.held()
         job = data.draw(st.sampled_from(held), label="job")
-        if what == "disconnect":
-            self.disconnect(job.lease)
+        if what in ("disconnect", "lose"):
+            self.let_go(job.lease, is_lost=what == "lose")
             return
         node = data.draw(st.sampled_from([job.node, job.node, job.node, "n1", "n2"]), label="node")
         near = sorted({other.seq for other in held} | set(queue.jobs) | {queue.head + 1, 1})
@@ -392,13 +467,52 @@ class QueueMachine(EngineMachine):
             else:
                 self.end(what, mine, skipped, options, now=now, delay=delay)
 
-    def disconnect(self, lease: int) -> None:
-        """A stream's connection goes away, and its leases with it."""
+    def let_go(self, lease: int, *, is_lost: bool) -> None:
+        """A stream's connection goes away, and its leases with it; or its worker was silent for its whole grace."""
         with self.step() as now:
-            run.release(self.engine, self.engine.state.topics["q"], [lease])
+            (run.lose if is_lost else run.release)(self.engine, self.engine.state.topics["q"], [lease])
             for job in self.model.queue.held():
-                if job.lease == lease:
+                if job.lease == lease and is_lost:
+                    self.model.queue.lose(job, now, None)
+                elif job.lease == lease:
                     self.model.queue.release(job, now)
+
+    @precondition(lambda self: self.model.queue.held())
+    @rule(data=st.data(), gone=st.sampled_from([None, None, "n1", "n2"]), exit_code=st.sampled_from([None, 137]))
+    def begin_or_end(self, data: st.DataObject, gone: str | None, exit_code: int | None) -> None:
+        """A worker begins a job; or it is gone, and its successor says what it had begun."""
+        with self.step() as now:
+            held = self.model.queue.held()
+            if not held:
+                return
+            job = data.draw(st.sampled_from(held), label="job")
+            if gone is None:
+                self.begin(job, now)
+                return
+            mine = {job.seq for job in held if job.node == gone and job.group is not None}
+            seqs = data.draw(st.lists(st.sampled_from([*mine, job.seq, 99]), max_size=3), label="begun")
+            reply = run.end_node(self.engine, "q", node=gone, seqs=seqs, exit_code=exit_code).reply
+            assert (reply.lost, reply.returned) == (len(mine & {*seqs}), len(mine - {*seqs}))
+            for each_job in sorted((self.model.queue.jobs[seq] for seq in mine), key=lambda job: (job.lease, job.seq)):
+                if each_job.seq in seqs:
+                    reason = None if exit_code is None else f"exit code {exit_code}"
+                    self.model.queue.lose(each_job, now, reason)
+                else:
+                    self.model.queue.give_back(each_job, now=now, delay=0, reason=None)
+
+    def begin(self, job: Job, now: int) -> None:
+        options = {"node": job.node, "seq": job.seq, "lease_id": lease_id(job.lease)}
+        rivals = [other for other in self.model.queue.held() if other.begun is not None and other.group == job.group]
+        if job.group is None or (rivals and job not in rivals and self.settings.suspects_wait_ms):
+            with pytest.raises(Conflict) as caught:
+                run.begin(self.engine, "q", **options)
+            assert caught.value.code == ("not_isolated" if job.group is None else "busy")
+            return
+        run.begin(self.engine, "q", **options)
+        if job.begun is None:
+            for other in rivals:
+                other.begun = None
+            job.begun = now, min(RETRY_MS << job.lost_begun, RETRY_MS_MAX)
 
     def select_held(
         self, node: str, seqs: list[int] | None, lease: int | None, lease_ids: list[int] | None
@@ -414,7 +528,7 @@ class QueueMachine(EngineMachine):
         )
 
     def lease_lost(self, what: str, options: dict[str, Any], lost: list[int], lease_ms: int) -> None:
-        command: Any = {"ack": run.ack, "extend": run.extend}.get(what, run.nack)
+        command: Any = {"ack": run.ack, "extend": run.extend, "return": run.return_jobs}.get(what, run.nack)
         more = {"lease_ms": lease_ms} if what == "extend" else {}
         with pytest.raises(LeaseLost) as caught:
             command(self.engine, "q", **options, **more)
@@ -438,6 +552,10 @@ class QueueMachine(EngineMachine):
         elif what == "nack":
             reply = run.nack(self.engine, "q", **options, delay_ms=delay, reason="why").reply
             queue.nack(mine, now=now, delay=delay, reason="why")
+        elif what == "return":
+            reply = run.return_jobs(self.engine, "q", **options, delay_ms=delay or 0, reason="drained").reply
+            for seq in sorted(mine):
+                queue.give_back(queue.jobs[seq], now=now, delay=delay or 0, reason="drained")
         else:
             reply = run.nack(self.engine, "q", **options, dead=True, reason="bad").reply
             if mine:
@@ -495,7 +613,7 @@ class QueueMachine(EngineMachine):
                 for seq, job in sorted(queue.jobs.items())
                 if (options["seqs"] is None or seq in options["seqs"])
                 and (options["match"] is None or matches(options["match"], job.tag))
-                and (like is None or like in (job.parked or (job.origin or ("", 0, ""))[2]))
+                and (like is None or like in (job.parked or (job.origin or ("", 0, "", 0))[2]))
             ]
             if name == "q":
                 self.unpark([job for job in found if job.parked is not None][: options["limit"]], options)
@@ -521,7 +639,9 @@ class QueueMachine(EngineMachine):
                 break
             assert letter.origin is not None
             past = 0 if options["reset_deliveries"] else letter.origin[1]
-            queue.append(Job(queue.head + 1, letter.data, letter.tag, deliveries=past, origin=letter.origin))
+            job = Job(queue.head + 1, letter.data, letter.tag, deliveries=past, origin=letter.origin)
+            job.lost = min(letter.origin[3], LOSSES_MAX - 1)
+            queue.append(job)
             dead.remove([letter.seq])
             moved.append(letter.seq)
             self.model.seen()
@@ -548,11 +668,17 @@ class QueueMachine(EngineMachine):
                 "dead": self.model.dead_now(),
                 "dead_lettered": queue.dead_lettered,
                 "ack_holes": queue.holes(),
+                "suspects": len(queue.suspects()),
             }
             for state in ("ready", "in_flight", "delayed", "parked"):
                 listed = [item.seq for item in run.jobs(self.engine, "q", state=state).items]
-                expected = [seq for seq in queue.in_state(state) if state != "ready" or seq <= queue.visible]
+                expected = [
+                    seq
+                    for seq in queue.in_state(state)
+                    if state != "ready" or seq <= queue.visible or queue.jobs[seq].is_suspect
+                ]
                 assert listed == expected
+            assert [item.seq for item in run.jobs(self.engine, "q", state="suspect").items] == queue.suspects()
 
     # What must always hold
 
@@ -565,15 +691,20 @@ class QueueMachine(EngineMachine):
         assert sorted(queue.in_flight) == naive.in_state("in_flight")
         assert list(queue.delayed) == naive.in_state("delayed")
         assert sorted(queue.parked) == naive.in_state("parked")
-        back = [seq for seq in naive.in_state("ready") if seq <= naive.claimed_max]
-        assert list(queue.reclaim) == back
-        assert (queue.expired, queue.dead_lettered) == (naive.expired, naive.dead_lettered)
+        ready = [naive.jobs[seq] for seq in naive.in_state("ready")]
+        assert list(queue.reclaim) == [j.seq for j in ready if j.seq <= naive.claimed_max and not j.is_suspect]
+        assert list(queue.suspects.ready) == naive.suspects()
+        assert (queue.expired, queue.lost, queue.dead_lettered) == (naive.expired, naive.lost, naive.dead_lettered)
+        begun = {job.seq: job.begun for job in naive.jobs.values() if job.begun is not None}
+        assert queue.suspects.begun == begun
         assert queue.uniques == {job.key: job.seq for job in naive.jobs.values() if job.key is not None}
         assert queue.claims == naive.claims
         for seq, job in naive.jobs.items():
             lease = queue.holder(seq)
             counted = queue.deliveries.get(seq, 1 if lease is not None else 0)
             assert counted == job.deliveries, f"deliveries of {seq}"
+            assert queue.suspects.pasts.get(seq) == (job.spared, job.lost, job.lost_begun), f"past of {seq}"
+            assert queue.tries(seq) == job.tries
             if lease is not None:
                 held = (lease.number, lease.node, lease.since_ms, lease.deadline_ms)
                 assert held == (job.lease, job.node, job.since, job.deadline)

@@ -91,7 +91,7 @@ def _with_suspects_last(topic: Topic, queue: Queue, wanted: int, settings: Setti
         runs, poisoned = choose(topic, queue, wanted)
     left = wanted - count(runs)
     found = _suspects(topic, queue, left, settings) if left else Choice([], [], [])
-    return Choice(_joined(runs, found.runs), [*poisoned, *found.poisoned], found.worn)
+    return Choice(_joined(runs, found.runs), sorted((*poisoned, *found.poisoned)), found.worn)
 
 
 def _with_one_suspect(topic: Topic, queue: Queue, wanted: int, settings: Settings) -> Choice:
@@ -100,7 +100,7 @@ def _with_one_suspect(topic: Topic, queue: Queue, wanted: int, settings: Setting
     runs, poisoned = list[int](), list[int]()
     with suppress(Overloaded):
         runs, poisoned = choose(topic, queue, left) if left else ([], [])
-    return Choice(_joined(runs, found.runs), [*poisoned, *found.poisoned], found.worn)
+    return Choice(_joined(runs, found.runs), sorted((*poisoned, *found.poisoned)), found.worn)
 
 
 def _joined(runs: list[int], more: list[int]) -> list[int]:

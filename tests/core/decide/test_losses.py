@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tenure import Conflict, LeaseLost, Settings
+from tenure import Conflict, LeaseLost, Record, Settings
 from tenure.contract import provenance
 from tenure.contract.replies import BegunJob, EndedNode, Grant
 from tenure.testing.clock import ManualClock
@@ -106,6 +106,17 @@ def test_a_lease_that_ran_out_before_the_log_was_opened_again_was_lost(rules: Ru
     rules.put_topic("other")  # the log goes on to a time after the deadline
     rules.open()
     assert past(rules) == (1, 0, 1)
+
+
+def test_a_lease_that_ran_out_while_no_broker_ran_is_from_before_also_beside_jobs_that_wait_for_the_wall_clock(
+    rules: Rules, clock: ManualClock
+) -> None:
+    make_queue(rules, jobs=1)
+    rules.produce("q", [Record(data=b"later", deliver_at=clock.wall_ms() + 60_000)])
+    isolated(rules)
+    clock.advance(LEASE_MS + 1)
+    rules.open()
+    assert past(rules) == (1, 0, 0)
 
 
 def test_an_extended_lease_from_before_the_last_opening_is_still_from_before(rules: Rules, clock: ManualClock) -> None:
@@ -436,6 +447,51 @@ def test_a_redrive_of_a_dead_letter_keeps_a_suspect_a_suspect(rules: Rules, cloc
     rules.produce("q", [b"later"])
     assert isolated(rules).seqs == [5]
     assert past(rules, 4) == ((1, 0, 3) if reset else (3, 2, 3))
+
+
+def test_a_suspect_ahead_of_the_cursor_is_taken_before_what_is_fresh_and_once(rules: Rules, clock: ManualClock) -> None:
+    make_queue(rules, jobs=1, max_deliveries=1, dead_letter="dead")
+    lose_begun(rules, clock)
+    assert suspects(rules).seqs == []
+    rules.produce("q", [b"fresh"] * 2)
+    rules.redrive("dead")
+    assert [row.seq for row in rules.jobs("q", state="ready").items] == [2, 3, 4]
+    rules.patch_topic("q", {"max_deliveries": 5})
+    claim = suspects(rules)
+    assert claim.seqs == [4]
+    rules.produce("q", [b"later"])
+    assert isolated(rules, max_count=9).seqs == [2, 3, 5]
+    rules.nack("q", node="s", seqs=[4])
+    assert isolated(rules, max_count=9).seqs == [4]
+
+
+def test_a_rejected_suspect_ahead_of_the_cursor_is_fresh_again(rules: Rules, clock: ManualClock) -> None:
+    make_queue(rules, jobs=1, max_deliveries=1, dead_letter="dead")
+    lose_begun(rules, clock)
+    suspects(rules)
+    rules.produce("q", [b"fresh"] * 2)
+    rules.redrive("dead")
+    rules.patch_topic("q", {"max_deliveries": 5})
+    rules.nack("q", node="s", seqs=suspects(rules).seqs)
+    assert isolated(rules, max_count=9).seqs == [2, 3, 4]
+    assert past(rules, 4) == (2, 2, 0)
+
+
+def test_the_back_off_of_a_nack_counts_tries(rules: Rules, clock: ManualClock) -> None:
+    make_queue(rules, jobs=1, retry_backoff={"min_ms": 100, "max_ms": 60_000, "factor": 2.0, "jitter": False})
+    for _ in range(5):
+        rules.return_jobs("q", node="w", seqs=isolated(rules).seqs)
+    rules.nack("q", node="w", seqs=isolated(rules).seqs)
+    assert rules.job("q", 1).deliver_at == clock.wall_ms() + 100
+
+
+def test_a_job_that_is_rejected_in_place_is_no_suspect_after_its_redrive(rules: Rules, clock: ManualClock) -> None:
+    make_queue(rules, jobs=1, dlq_strategy="block")
+    lose_begun(rules, clock)
+    rules.nack("q", node="s", seqs=suspects(rules).seqs, dead=True)
+    rules.redrive("q", reset_deliveries=False)
+    assert past(rules) == (2, 2, 0)
+    assert isolated(rules).seqs == [1]
 
 
 def test_a_worn_letter_gets_another_chance(clock: ManualClock) -> None:

@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from tenure import Invalid, Overloaded, Record, Settings
+from tenure.contract.commands import Claim
 from tenure.core.events import Appended, AppendExtra
-from tenure.core.suspects import borrow_ms, waiting_count
+from tenure.core.suspects import borrow_ms, choose_for, waiting_count
 from tenure.testing.clock import ManualClock
 from tests.kit.rules import Rules, make_queue, numbers
 
@@ -156,18 +157,19 @@ def test_listings_show_suspects_among_the_ready_and_by_themselves(world: Rules) 
     assert [row.seq for row in world.jobs("q", state="suspect", limit=2, cursor=page.next_cursor).items] == [6]
 
 
-def test_a_suspect_that_is_not_durable_yet_is_no_suspect_yet(rules: Rules) -> None:
-    """One that a redrive just appended is seen once its append is."""
-    make_queue(rules, jobs=1)
+def test_a_suspect_that_is_not_durable_yet_is_not_handed_out_yet(rules: Rules) -> None:
+    """One that a redrive just appended is seen once its append is durable."""
+    make_queue(rules, jobs=1, durability="fsync")
     topic = rules.state.topics["q"]
     assert topic.queue is not None
-    event = Appended(rules.now_ms, topic.id, 2, rules.now_ms, 1, b"", b"late", True, AppendExtra(losses=[2, 1]))
-    rules._fold([event])
-    topic.durable_seq, rules.state.topics["q"] = 1, topic
-    if topic.visible_seq == 1:
-        assert waiting_count(topic, topic.queue) == 0
-    topic.durable_seq = 2
-    assert waiting_count(topic, topic.queue) == 1
+    extra = AppendExtra(losses=[2, 1])
+    rules._fold([Appended(rules.now_ms, topic.id, rules.now_ms, 2, 1, b"", b"late", True, extra)])
+    topic.durable_seq = 1
+    command = Claim(topic="q", node="s", isolate=True, suspects=True)
+    for durable_seq, runs in ((1, []), (2, [2, 1])):
+        topic.durable_seq = durable_seq
+        assert choose_for(rules.state, topic, topic.queue, command, 9, now_ms=rules.now_ms).runs == runs
+        assert waiting_count(topic, topic.queue) == len(runs) // 2
 
 
 def test_a_delayed_suspect_waits_for_its_time(rules: Rules, clock: ManualClock) -> None:

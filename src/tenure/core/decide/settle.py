@@ -167,8 +167,7 @@ def _release_event(state: State, topic: Topic, queue: Queue, runs: list[int], co
     dues_ms, due_ms = None, now_ms + min(command.delay_ms or 0, state.settings.delay_ms_max)
     backoff = topic.config.retry_backoff
     if command.delay_ms is None and backoff is not None:
-        counts = queue.deliveries
-        dues_ms = [now_ms + backoff_ms(backoff, deliveries=counts.get(seq, 1), seq=seq) for seq in each(runs)]
+        dues_ms = [now_ms + backoff_ms(backoff, deliveries=queue.tries(seq), seq=seq) for seq in each(runs)]
     return Released(now_ms, topic.id, runs, command.node, due_ms, dues_ms, command.reason)
 
 

@@ -19,8 +19,8 @@ def end_epoch(state: State) -> None:
 
 
 def opened(state: State, event: Opened, location: int) -> None:
+    state.epoch = event.epoch  # first: what ran out since the last event is judged by this opening
     _set_offset(state, event.at_ms, event.wall_offset_ms)
-    state.epoch = event.epoch
     state.leases_given = 0
     state.boot_id, state.boot_ms, state.opened_ms = event.boot_id, event.boot_ms, event.at_ms
 
