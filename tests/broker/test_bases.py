@@ -85,10 +85,7 @@ def told(state: State, now: int) -> list[bytes]:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_base_in_parts_and_what_happened_meanwhile_make_the_topic(seed: int) -> None:
-    story = Story(seed)
-    story.log = MemoryLog(segment_bytes=2048)
-    story.engine = Engine(story.log, clock=story.clock, settings=TINY)
-    story.engine.recover()
+    story = Story(seed, log=MemoryLog(segment_bytes=2048), settings=TINY, may_restart=False)
     mover = Mover(story.engine, seed)
     for turn in range(150):
         story.run(4)

@@ -91,9 +91,8 @@ async def test_no_sync_waits_for_a_checkpoint_that_is_being_saved() -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_a_checkpoint_made_from_the_log_equals_the_state(seed: int) -> None:
     """Segments are dropped while it is made; each one goes on from the one before where the log still contains that."""
-    disk, story = SimDisk(seed), Story(seed)
-    story.engine = Engine(FileLog.open(disk, segment_bytes=2048), clock=story.clock, settings=TINY)
-    story.engine.recover()
+    disk = SimDisk(seed)
+    story = Story(seed, log=FileLog.open(disk, segment_bytes=2048), settings=TINY, may_restart=False)
     for _ in range(30):
         story.run(10)
         made = CheckpointFold(disk)

@@ -21,7 +21,7 @@ from tenure.core.state.invariants import invariants
 from tenure.core.state.snapshot import dump_state, dump_topic
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
-from tenure.log.interface import SegmentInfo
+from tenure.log.interface import Log, SegmentInfo
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tests.core.test_fold import Story, refold
@@ -52,7 +52,7 @@ def log_bytes(engine: Engine) -> int:
     return sum(segment.used_bytes for segment in engine.log.segments())
 
 
-def contents(log: MemoryLog, state: State) -> Iterator[tuple[str, list[Stored]]]:
+def contents(log: Log, state: State) -> Iterator[tuple[str, list[Stored]]]:
     """Every live record as the log can be read."""
     reader = Reader(log, cache_bytes_max=0)
     for topic in state.by_id.values():
@@ -156,11 +156,8 @@ def test_a_step_looks_at_no_more_frames_than_its_budget_allows() -> None:
 def test_what_is_left_of_the_log_tells_everything(seed: int, large_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where every append counts as large: read in parts, and rewritten in parts."""
     monkeypatch.setattr(records, "LARGE_BYTES", large_bytes)
-    story = Story(seed)
-    story.log = MemoryLog(segment_bytes=2048)
     settings = SMALL if large_bytes > 1 else msgspec.structs.replace(SMALL, trim_step_bytes=8)
-    story.engine = Engine(story.log, clock=story.clock, settings=settings)
-    story.engine.recover()
+    story = Story(seed, log=MemoryLog(segment_bytes=2048), settings=settings, may_restart=large_bytes > 1)
     for _ in range(40):
         story.run(10)
         trim(story.engine)

@@ -15,30 +15,38 @@ from tenure.core.events import KINDS, BaseBegun, BasePart, Carried, StateCarried
 from tenure.core.fold import fold
 from tenure.core.state.snapshot import dump_checkpoint, load_checkpoint
 from tenure.core.state.state import State
+from tenure.log.interface import Log
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tests.kit import run
 
+RECORDS_100 = Settings(records_max=100)
+SOON: dict[str, int] = {"begun_retry_ms": 40, "begun_retry_ms_max": 300, "suspects_wait_ms": 200, "losses_max": 4}
+
 
 class Story:
-    """A random walk through every command, on an engine of its own."""
+    """A random walk through every command, on an engine of its own, which is opened again now and then."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(
+        self, seed: int, *, log: Log | None = None, settings: Settings = RECORDS_100, may_restart: bool = True
+    ) -> None:
         self.random = Random(seed)
         self.clock = ManualClock()
-        self.log = MemoryLog()
+        self.log: Log = MemoryLog() if log is None else log
+        self.settings = msgspec.structs.replace(settings, **SOON)
+        self.may_restart = may_restart
         self.engine = self.opened()
         self.engine.recover()
         self.halfway: tuple[bytes, Any] | None = None
         self.now = 0
 
     def opened(self) -> Engine:
-        settings = Settings(records_max=100, begun_retry_ms=40, begun_retry_ms_max=300, suspects_wait_ms=200)
-        return Engine(self.log, clock=self.clock, settings=msgspec.structs.replace(settings, losses_max=4))
+        return Engine(self.log, clock=self.clock, settings=self.settings)
 
     def restart(self) -> None:
         """End the process and open the log again; the time between is in no event of it."""
         self.engine.write()
+        assert isinstance(self.log, MemoryLog)
         self.log = self.log.reopen()
         self.clock.advance(self.random.choice([0, 50, 500]))
         self.engine = self.opened()
@@ -97,7 +105,8 @@ class Story:
                     queue = engine.state.queue(name)[1]
                     run.lose(engine, engine.state.topics[name], list(queue.leases.numbers_after(0, 2)))
             case _ if random.random() < 0.2:
-                self.restart()
+                if self.may_restart:
+                    self.restart()
             case _:
                 self.clock.jump_wall(random.choice([-5000, 0, 5000]))
                 if random.random() < 0.1:
@@ -142,7 +151,7 @@ class Story:
             run.forward(engine, topic)
 
 
-def refold(log: MemoryLog, state: State, after: Any = None) -> State:
+def refold(log: Log, state: State, after: Any = None) -> State:
     for kind, _, location, body in log.replay(after):
         fold(state, decode(kind, body), location)
     return state

@@ -304,6 +304,9 @@ class Broker(CommandMethods):
         """Return how many suspects wait on a queue; 0 where there is no such queue."""
         self._serving.check_open()
         found = self._state.find(check_topic_name(topic))
+        if found is not None:
+            self._state.advance(found, self._engine.now())
+            self._serving.settle()
         return 0 if found is None or found.queue is None else waiting_count(found, found.queue)
 
     def detach(self, topic: str | None = None, *, node: str | None = None) -> int:

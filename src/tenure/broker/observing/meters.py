@@ -34,7 +34,7 @@ _ALL_MEASURED: Final = 1_000
 
 
 class QueueTotals:
-    """The numbers of one queue. ``worst`` is the job with the most deliveries of late: (seq, deliveries)."""
+    """The numbers of one queue. ``worst`` is the job that was tried most often of late: (seq, tries)."""
 
     __slots__ = ("acked", "claimed", "deliveries", "in_queue_ms", "processing_ms", "released", "since", "worst")
 
@@ -71,8 +71,8 @@ class Meters:
             if seq not in counts:
                 at, index = find(entries, seq)
                 meters.in_queue_ms.observe(max(event.at_ms - entries[at].times_ms[max(index, 0)], 0), weight)
-            elif counts[seq] + 1 >= meters.worst[1] or topic.is_dead(meters.worst[0]):
-                meters.worst = (seq, counts[seq] + 1)
+            elif queue.tries(seq) + 1 >= meters.worst[1] or topic.is_dead(meters.worst[0]):
+                meters.worst = (seq, queue.tries(seq) + 1)
         return total
 
     def acked(self, topic: Topic, event: Acked) -> int:
@@ -118,7 +118,7 @@ class Meters:
         totals = totals or QueueTotals(0)
         if topic.is_dead(totals.worst[0]):
             totals.worst = (0, 0)
-        seq, deliveries = totals.worst
+        seq, tries = totals.worst
         return QueueMeters(
             topic=topic.name,
             since=since,
@@ -127,7 +127,7 @@ class Meters:
             released=totals.released,
             expired=queue.expired,
             failed_before=len(queue.deliveries_ended),
-            worst=WorstJob(seq, deliveries) if seq else None,
+            worst=WorstJob(seq, queue.deliveries.get(seq, tries), tries) if seq else None,
             in_queue_ms=_distribution(totals.in_queue_ms),
             processing_ms=_distribution(totals.processing_ms),
             deliveries=_distribution(totals.deliveries),

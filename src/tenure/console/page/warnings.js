@@ -31,9 +31,9 @@ function poison(meters, config) {
   const worst = meters?.worst;
   if (!worst) return null;
   const most = config.max_deliveries;
-  if (worst.deliveries < (most ? Math.min(POISON_DELIVERIES, most) : POISON_DELIVERIES)) return null;
+  if (worst.tries < (most ? Math.min(POISON_DELIVERIES, most) : POISON_DELIVERIES)) return null;
   const fate = most ? `of ${most}` : "and there is no limit: set max_deliveries and a dead_letter";
-  return { kind: "poison", seq: worst.seq, text: `Job #${worst.seq} has been handed out ${worst.deliveries} times ${fate}. It may be poison.` };
+  return { kind: "poison", seq: worst.seq, text: `Job #${worst.seq} has been tried ${worst.tries} times ${fate}. It may be poison.` };
 }
 
 function lease(meters, config) {

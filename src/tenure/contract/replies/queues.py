@@ -44,10 +44,11 @@ class QueueStrip(msgspec.Struct, frozen=True):
 
 
 class WorstJob(msgspec.Struct, frozen=True, gc=False):
-    """The live job that was handed out most often."""
+    """The live job that was tried most often, and how often it was handed out."""
 
     seq: int
     deliveries: int
+    tries: int
 
 
 class Distribution(msgspec.Struct, frozen=True):
