@@ -80,7 +80,7 @@ def test_trimming_ends_however_much_lies_around_the_records(size: int) -> None:
         engine.write()
     trim(engine)
     assert not trim_due(engine)
-    assert len(dict(contents(engine.log, engine.state))["t"]) == 300  # type: ignore[arg-type]
+    assert len(dict(contents(engine.log, engine.state))["t"]) == 300
 
 
 def test_trimming_ends_where_a_topic_has_more_state_than_records() -> None:
