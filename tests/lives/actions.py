@@ -6,10 +6,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from tenure.contract.commands import Claim
 from tenure.contract.records import Record
 from tenure.core import events as e
 from tests.lives import check
-from tests.lives.calls import FSYNC, LEVELS, lease_level
+from tests.lives.calls import DISK, FSYNC, LEVELS, lease_level
 from tests.lives.life import Held, Life
 
 __all__ = ["ACTIONS", "Action"]
@@ -203,9 +204,17 @@ def claim(life: Life, random: Random) -> None:
         "lease_ms": random.choice((None, None, *LEASES)),
         "auto_ack": random.random() < 0.05,
     }
+    options |= _isolation(life, random)
     if claim_id is not None and not options["auto_ack"]:
         life.claim_ids = [*life.claim_ids, (name, node, claim_id)][-4:]
     _claim(life, name, node, claim_id, wait_ms, config.claim_jitter_ms, alone=alone, **options)
+
+
+def _isolation(life: Life, random: Random) -> dict[str, Any]:
+    """Whether the claim of a worker isolates, and what it asks for."""
+    if "losses" not in life.traits or random.random() < 0.4:
+        return {}
+    return {"isolate": True, "group": random.choice((None, "g", "h")), "suspects": random.random() < 0.3}
 
 
 def repeat_claim(life: Life, random: Random) -> None:
@@ -236,6 +245,7 @@ def _claim(
     call = life.call("claim", name, command, wait_ms=max(wait_ms, jitter_ms), node=node)
     if call is not None:
         call.is_alone = alone and claim_id is None
+        call.claim = Claim(topic=name, node=node, **options)
         call.then = lambda claimed: life.held.append(Held(claimed, claim_id)) if claimed.lease else None
 
 
@@ -263,6 +273,40 @@ def _settle(life: Life, random: Random, what: str, kinds: tuple[type, ...], **op
     life.call(what, held.topic, command, level=level, kinds=kinds)
     if random.random() < 0.8:
         life.held.remove(held)
+
+
+def return_jobs(life: Life, random: Random) -> None:
+    """A worker gives back what it did not run."""
+    delay_ms = random.choice((0, 0, 100, 5_000))
+    _settle(life, random, "return_jobs", (e.Returned,), delay_ms=delay_ms, reason="drained")
+
+
+def begin(life: Life, random: Random) -> None:
+    """A worker begins a job that it holds, perhaps twice."""
+    if not life.held:
+        return
+    held = random.choice(life.held)
+    seq = random.choice(held.seqs)
+    life.say(f"begin {held.topic} {seq} by {held.node}")
+    for _ in range(random.choice((1, 1, 2))):
+        command = lambda: life.broker.begin(held.topic, node=held.node, seq=seq, lease_id=str(held.lease_id))  # noqa: E731
+        life.call("begin", held.topic, command, level=DISK, kinds=(e.Begun,))
+
+
+def end_node(life: Life, random: Random) -> None:
+    """A worker has died, and its successor says which jobs it had begun."""
+    names = _queues(life)
+    if not names:
+        return
+    node = random.choice([held.node for held in life.held] or NODES)
+    mine = [held for held in life.held if held.node == node]
+    name = random.choice([held.topic for held in mine] or names)
+    seqs = [seq for held in mine if held.topic == name for seq in held.seqs if random.random() < 0.4]
+    exit_code = random.choice((None, 137, -9))
+    life.say(f"end_node {name} {node} begun {seqs}")
+    command = lambda: life.broker.end_node(name, node=node, seqs=seqs, exit_code=exit_code)  # noqa: E731
+    life.call("end_node", name, command, kinds=(e.Lost, e.Returned))
+    life.held = [held for held in life.held if held not in mine or held.topic != name]
 
 
 def _named(held: Held, random: Random) -> dict[str, Any]:
@@ -319,9 +363,10 @@ def open_stream(life: Life, random: Random) -> None:
         return
     name, node = random.choice(names), random.choice(NODES)
     max_count, lease_ms = random.choice((1, 2, 10)), random.choice((None, *LEASES))
-    life.say(f"work {name} for {node} max {max_count} lease {lease_ms}")
+    options = _isolation(life, random)
+    life.say(f"work {name} for {node} max {max_count} lease {lease_ms} {options}")
     stream = life.look_at(
-        "work", name, lambda: life.broker.work(name, node=node, max_count=max_count, lease_ms=lease_ms)
+        "work", name, lambda: life.broker.work(name, node=node, max_count=max_count, lease_ms=lease_ms, **options)
     )
     if stream is not None:
         life.streams.append(stream)
@@ -365,7 +410,7 @@ def look_around(life: Life, random: Random) -> None:
     life.look_at("topic", name, lambda: broker.topic(name, touch=random.random() < 0.5))
     life.look_at("topics", "", lambda: broker.topics(limit=2))
     if queues:
-        queue, state = random.choice(queues), random.choice(("ready", "in_flight", "delayed", "parked"))
+        queue, state = random.choice(queues), random.choice(("ready", "in_flight", "delayed", "parked", "suspect"))
         life.say(f"look at {name}, {queue}")
         page = life.look_at("jobs", queue, lambda: broker.jobs(queue, state=state, limit=2))
         if page is not None and page.items:
@@ -458,6 +503,9 @@ ACTIONS: tuple[tuple[str, float, Action], ...] = (
     ("", 9, ack),
     ("", 4, nack),
     ("", 5, extend),
+    ("losses", 3, return_jobs),
+    ("losses", 6, begin),
+    ("losses", 3, end_node),
     ("letters", 3, redrive),
     ("streams", 2, open_stream),
     ("streams", 6, read_stream),

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tenure.broker.serving.streams import WorkStream
+from tenure.contract.commands import Claim
 from tenure.contract.config import TopicConfig
 from tenure.contract.replies import Difference, Grant, Produced
 from tenure.errors import Corrupt, Indeterminate, TenureError
@@ -26,7 +27,10 @@ LEVELS = {"memory": 0, "disk": DISK, "fsync": FSYNC}
 
 #: Commands that one damaged record must not stop.
 UNSTOPPABLE = frozenset(
-    {"produce", "claim", "ack", "nack", "extend", "delete_records", "delete_topic", "put_topic", "patch_topic", "topic"}
+    {
+        *("produce", "claim", "ack", "nack", "extend", "return_jobs", "begin", "end_node"),
+        *("delete_records", "delete_topic", "put_topic", "patch_topic", "topic"),
+    }
 )
 
 
@@ -82,6 +86,7 @@ class Call:
         self.is_alone = False
         self.on_read_only = False
         self.from_seq = 0
+        self.claim: Claim | None = None
         self.stream: WorkStream | None = None
         self.then: Callable[[Any], None] | None = None
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from tenure.broker.durability.trim import trim_due
 from tenure.broker.engine import Engine
 from tenure.broker.serving.streams import WorkStream
-from tenure.core.ready_jobs import choose
+from tenure.contract.commands import Claim
 from tenure.core.state.invariants import invariants
 from tenure.core.state.queue import Queue
 from tenure.core.state.snapshot import dump_checkpoint, load_checkpoint
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
+from tenure.core.suspects import choose_for
 from tenure.errors import Overloaded
 from tenure.log import checkpoint
 from tenure.log.interface import Position
@@ -123,6 +124,7 @@ def hungry(life: Life, *, by_the_wall: bool = False) -> set[str]:
         for queue in [topic.queue for topic in copied.by_id.values() if topic.queue is not None]:
             queue.plan(copied.wall_offset_ms)
     let_pass(copied, now)
+    copied.settings, copied.features = life.settings, life.engine.state.features
     windows = {topic.id for topic in life.broker._serving.coordinator._cohorts}
     found: set[str] = set()
     for call in life.calls:
@@ -130,19 +132,23 @@ def hungry(life: Life, *, by_the_wall: bool = False) -> set[str]:
         if call.task.done() or topic is None or topic.queue is None or topic.id in windows:
             continue
         if call.what == "claim" or (call.what == "read" and call.stream is not None and call.stream.wants()):
-            topic.durable_seq = life.engine.state.by_id[topic.id].durable_seq
-            if _claimable(topic):
+            live = life.engine.state.by_id[topic.id]
+            topic.durable_seq = live.durable_seq
+            claim = call.claim if call.stream is None else call.stream.claim
+            if claim is not None and live.queue is not None and _claimable(copied, topic, live.queue, claim, now):
                 found.add(f"{call} of {call.node}")
     return found
 
 
-def _claimable(topic: Topic) -> bool:
+def _claimable(state: State, topic: Topic, live: Queue, claim: Claim, now: int) -> bool:
+    """Whether this claim would be given a job. Only the live queue knows since when suspects wait, and who has one."""
     assert topic.queue is not None
+    line = topic.queue.suspects
+    line.since_ms, line.borrowed = max(line.since_ms, live.suspects.since_ms), live.suspects.borrowed
     try:
-        runs, poisoned = choose(topic, topic.queue, 1)
+        return any(choose_for(state, topic, topic.queue, claim, 1, now_ms=now))
     except Overloaded:
         return False
-    return bool(runs or poisoned)
 
 
 class Ends(NamedTuple):

@@ -365,6 +365,7 @@ TRAITS = (
     "fail",
     "full",
     "letters",
+    "losses",
     "routers",
     "share",
     "slow",

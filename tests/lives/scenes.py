@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from tenure.contract.commands import Claim
 from tenure.contract.replies import Grant
 from tests.lives.anomaly import Anomaly
 from tests.lives.calls import Call
@@ -110,5 +111,5 @@ def _poll(life: Life, polls: dict[tuple[str, str], Call | None], fed: dict[Any, 
         "claim", name, lambda: life.broker.claim(name, node=node, wait_ms=30_000), wait_ms=30_000, node=node
     )
     if call is not None:
-        call.then = take
+        call.then, call.claim = take, Claim(topic=name, node=node)
     return call is not None

@@ -16,6 +16,7 @@ from tenure.core.backoff import delay_ms
 from tenure.core.records import ends_of, slice_blob, unpack
 from tenure.core.state.ranges import each
 from tenure.core.state.state import State
+from tenure.core.state.suspects import REDRIVEN_LOST_MAX
 from tenure.core.state.topic import Topic
 from tenure.log.interface import Log
 from tests.lives.anomaly import Anomaly
@@ -45,6 +46,38 @@ class Job(msgspec.Struct):
     due: int = 0
     wall_due: int = 0
     set_by: int = 0
+    #: What may die together with its holder, where the lease isolates, and the opening of the log that gave it.
+    group: str = ""
+    epoch: int = 0
+    #: When its worker began it, and how much later it comes back if it is lost.
+    begun: tuple[int, int] | None = None
+    #: Deliveries that were no tries; losses since the last verdict; and those of them while it was begun.
+    spared: int = 0
+    lost: int = 0
+    lost_begun: int = 0
+
+    @property
+    def tries(self) -> int:
+        """How many deliveries count."""
+        return self.deliveries - self.spared
+
+    def let_go(self) -> None:
+        """Its delivery is over."""
+        self.lease, self.group, self.begun = 0, "", None
+
+    def lose(self, at_ms: int) -> None:
+        """Its worker is gone: a try only where it was begun."""
+        self.lost += 1
+        if self.begun is None:
+            self.spared += 1
+        else:
+            self.lost_begun += 1
+            self.due = at_ms + self.begun[1]
+        self.let_go()
+
+    def judge(self) -> None:
+        """Its holder, or who reads its dead letter, knows now what became of it."""
+        self.lost = self.lost_begun = 0
 
     def is_held(self, now: int) -> bool:
         """Whether a lease on it is alive."""
@@ -79,6 +112,7 @@ class Witness:
         self.noted: list[Noted] = []
         self.topics: dict[int, _Topic] = {}
         self.wall_offset_ms = 0
+        self.epoch = self.log_ms = 0
         self.log: Log | None = None
         self.turn_count = 0
         self.looks_count = 0
@@ -115,6 +149,9 @@ class Witness:
         self.noted.append(noted)
         event = noted.event
         topic = self.topics.get(getattr(event, "topic", 0))
+        if isinstance(event, e.Opened):
+            self._end_epoch(event)
+        self.log_ms = max(self.log_ms, event.at_ms)
         if topic is not None:
             self._expire(topic, event.at_ms)
         match event:
@@ -140,13 +177,23 @@ class Witness:
                     job.wall_due = 0
         self.wall_offset_ms = event.wall_offset_ms
 
+    def _end_epoch(self, event: e.Opened) -> None:
+        """What ran out by the end of the log did so while a broker had it open."""
+        for topic in self.topics.values():
+            self._expire(topic, self.log_ms)
+        self.epoch = event.epoch
+
     def _expire(self, topic: _Topic, now: int) -> None:
         backoff = topic.config.retry_backoff
         for seq, job in topic.jobs.items():
             if job.lease and job.deadline < now:
-                job.lease = 0
-                if backoff is not None:
-                    job.due = job.deadline + delay_ms(backoff, deliveries=job.deliveries, seq=seq)
+                if job.group and job.epoch == self.epoch:
+                    job.lose(job.deadline)
+                elif job.group:
+                    job.spared += 1
+                elif backoff is not None:
+                    job.due = job.deadline + delay_ms(backoff, deliveries=job.tries, seq=seq)
+                job.let_go()
 
     def _take_on(self, topic: _Topic, event: e.Event) -> None:
         match event:
@@ -167,7 +214,22 @@ class Witness:
             case e.Released():
                 dues = iter(event.dues_ms or ())
                 for job in self._held(topic, event.runs, event.at_ms, "released"):
-                    job.lease, job.due = 0, next(dues, event.due_ms)
+                    job.due = next(dues, event.due_ms)
+                    if event.cause == "nack":
+                        job.judge()
+                    else:
+                        job.spared += bool(job.group)
+                    job.let_go()
+            case e.Returned():
+                for job in self._held(topic, event.runs, event.at_ms, "returned"):
+                    job.due = event.due_ms
+                    job.spared += 1
+                    job.let_go()
+            case e.Lost():
+                for job in self._held(topic, event.runs, event.at_ms, "lost"):
+                    job.lose(event.at_ms)
+            case e.Begun():
+                self._begin(topic, event)
             case e.Deleted():
                 for seq in each(event.runs):
                     self._remove(topic, seq, "deleted")
@@ -195,12 +257,14 @@ class Witness:
                 ("due", extra.delays),
                 ("wall_due", extra.wall_delays),
                 ("deliveries", extra.deliveries),
+                ("lost", extra.losses),
             ):
                 for seq, value in zip(pairs[::2], pairs[1::2], strict=True):
                     setattr(topic.jobs[seq], name, value)
 
     def _claim(self, topic: _Topic, event: e.Claimed) -> None:
         wall, limit = event.at_ms + self.wall_offset_ms, topic.deliveries_max
+        self._check_suspects(topic, event)
         for seq in each(event.runs):
             job = topic.jobs.get(seq)
             where = f"seq {seq} of {topic.name}"
@@ -210,10 +274,34 @@ class Witness:
                 raise Anomaly("overlap", f"{where} is claimed for {event.node} while {job.node} holds it")
             if job.is_parked or job.due > event.at_ms or job.wall_due > wall:
                 raise Anomaly("claim", f"{where} is claimed, but it is parked or not due: {job}")
-            if limit and job.deliveries >= limit:
-                raise Anomaly("deliveries", f"{where} is delivered for the {job.deliveries + 1}th time of {limit}")
+            if limit and job.tries >= limit:
+                raise Anomaly("deliveries", f"{where} is tried for the {job.tries + 1}th time of {limit}")
+            job.group, job.epoch = event.group if isinstance(event, e.ClaimedIsolated) else "", self.epoch
             job.lease, job.node, job.deadline = event.lease, event.node, event.deadline_ms
             job.deliveries, job.due, job.wall_due, job.set_by = job.deliveries + 1, 0, 0, len(self.noted) - 1
+
+    def _check_suspects(self, topic: _Topic, event: e.Claimed) -> None:
+        """Who asks for suspects gets nothing else, and another claim that isolates one of them at most."""
+        lost = [seq for seq in each(event.runs) if seq in topic.jobs and topic.jobs[seq].lost]
+        where = f"{list(each(event.runs))} of {topic.name}"
+        if isinstance(event, e.ClaimedIsolated):
+            if event.only_suspects and lost != list(each(event.runs)):
+                raise Anomaly("suspects", f"{where} are claimed as suspects, and only {lost} are")
+            if not event.only_suspects and len(lost) > 1:
+                raise Anomaly("suspects", f"{where} are claimed together, and {lost} are suspects")
+
+    def _begin(self, topic: _Topic, event: e.Begun) -> None:
+        for job in self._held(topic, event.runs, event.at_ms, "begun"):
+            if not job.group or job.node != event.node:
+                raise Anomaly("begin", f"{event} of {topic.name}, which is held so: {job}")
+            if not event.is_over and any(other.begun for other in self._group(job.group, event.at_ms)):
+                raise Anomaly("begin", f"{event} of {topic.name}, and group {job.group} has another job begun")
+            job.begun = None if event.is_over else (event.at_ms, event.retry_ms)
+
+    def _group(self, group: str, now: int) -> list[Job]:
+        """The jobs that a group of workers holds."""
+        jobs = [job for topic in self.topics.values() for job in topic.jobs.values()]
+        return [job for job in jobs if job.group == group and job.is_held(now)]
 
     def _held(self, topic: _Topic, runs: list[int], now: int, what: str) -> list[Job]:
         jobs = [topic.jobs.get(seq) for seq in each(runs)]
@@ -229,6 +317,8 @@ class Witness:
 
     def _bury(self, topic: _Topic, event: e.DeadLettered) -> None:
         seqs = list(each(event.runs))
+        for seq in seqs:
+            self._check_spent(topic, seq, event)
         if event.action in ("move", "copy"):
             self._check_copies(topic, seqs, event.dest, event.dest_seq)
         if event.action in ("move", "drop"):
@@ -237,7 +327,24 @@ class Witness:
             return
         for seq in seqs:
             job = topic.jobs[seq]
-            job.lease, job.is_parked, job.due, job.wall_due = 0, True, 0, 0
+            if job.is_held(event.at_ms):
+                job.judge()
+            job.let_go()
+            job.is_parked, job.due, job.wall_due = True, 0, 0
+
+    def _check_spent(self, topic: _Topic, seq: int, event: e.DeadLettered) -> None:
+        """No job is dead because of others: it was tried too often, or lost too often, or its holder says so."""
+        job, limit = topic.jobs.get(seq), topic.deliveries_max
+        if job is None or job.is_held(event.at_ms):
+            return
+        is_spent = bool(limit) and job.tries >= limit
+        if event.reason.startswith("its worker was lost"):
+            is_worn = "before it began" in event.reason and not job.lost_begun
+            is_fair = f"lost {job.lost} times" in event.reason if is_worn else is_spent and job.lost_begun > 0
+        else:
+            is_fair = is_spent or event.reason != "max_deliveries"
+        if not is_fair:
+            raise Anomaly("healthy", f"seq {seq} of {topic.name} is dead for {event.reason!r}, and it is {job}")
 
     def _redrive(self, topic: _Topic, event: e.Redriven) -> None:
         seqs = list(each(event.runs))
@@ -252,7 +359,8 @@ class Witness:
                 raise Anomaly("redrive", f"seq {seq} of {topic.name} is redriven, but it is not parked")
             job.is_parked = False
             if event.reset_deliveries:
-                job.deliveries = 0
+                job.deliveries = job.spared = job.lost_begun = 0
+                job.lost = min(job.lost, REDRIVEN_LOST_MAX)
 
     def _check_copies(self, topic: _Topic, seqs: list[int], dest: int, dest_seq: int) -> None:
         for index, seq in enumerate(seqs):
@@ -295,6 +403,12 @@ class Witness:
                 raise Anomaly("state", f"{where} is held until {job.deadline} by the log, by the state: {lease}")
             if lease is not None and not job.is_held(now) and queue.next_change_ms > now:
                 raise Anomaly("immortal", f"the lease on {where} ended at {job.deadline}, and nothing will end it")
+            past = queue.suspects.pasts.get(seq)
+            is_settled = queue.next_change_ms > now and (not job.lease or job.is_held(now))
+            if is_settled and past != (job.spared, job.lost, job.lost_begun):
+                raise Anomaly("state", f"{where}: its past is {past}, by the log {job}")
+            if job.is_held(now) and queue.suspects.begun.get(seq) != job.begun:
+                raise Anomaly("state", f"{where}: begun is {queue.suspects.begun.get(seq)}, by the log {job.begun}")
             if (seq in queue.parked) != job.is_parked:
                 raise Anomaly("state", f"{where}: parked is {seq in queue.parked}, by the log {job.is_parked}")
 

@@ -173,16 +173,20 @@ class Coordinator:
         asked: set[str] = set()
         for taker in line.hungry():
             claim, want = taker.claim, taker.wants()
-            if isolates(state, claim):
+            is_plain = not isolates(state, claim)
+            if not is_plain:
                 group = claim.group or claim.node
                 if not may_borrow or group in asked:
                     continue
                 asked.add(group)
-            if want:
-                self._feed(topic, taker, want)
-            if totals.dead_lettered > dead_lettered or is_over():
+            if not want:
+                continue
+            fed = self._feed(topic, taker, want)
+            if totals.dead_lettered > dead_lettered or (fed and is_over()):
                 self.rest(topic)
                 return False
+            if is_plain and not fed:
+                break  # it may have any job, and there is none
         return True
 
     def _announce(self, topic: Topic, queue: Queue, lines: Lines) -> None:
