@@ -75,7 +75,7 @@ def _queue(queue: Queue) -> dict[str, Any]:
     numbers = queue.leases.numbers_after(0, 1_000_000)
     leases = [(number, lease) for number in numbers if (lease := queue.lease(number)) is not None]
     rows = [[n, lease.node, lease.since_ms, lease.deadline_ms, lease.claim_id, queue.held(n)] for n, lease in leases]
-    return {
+    return _losses(queue) | {
         "cursor": queue.cursor,
         "acked_max": queue.acked_max,
         "dead_lettered": queue.dead_lettered,
@@ -92,6 +92,25 @@ def _queue(queue: Queue) -> dict[str, Any]:
             [seq, [[each.lease, each.node, each.since_ms, each.until_ms, each.end, each.reason] for each in deliveries]]
             for seq, deliveries in sorted(queue.deliveries_ended.items())
         ],
+    }
+
+
+def _losses(queue: Queue) -> dict[str, Any]:
+    """What is known of losses and returns; nothing where there were none, as in directories from before."""
+    line, groups = queue.suspects, {}
+    for number in queue.leases.numbers_after(0, 1_000_000):
+        row = queue.leases.row_of(number)
+        group = None if row is None else queue.leases.group(row)
+        if group is not None:
+            groups[str(number)] = group
+    if not line.pasts.jobs and not groups:
+        return {}
+    return {
+        "lost": queue.lost,
+        "groups": groups,
+        "pasts": [[seq, *line.pasts.get(seq)] for seq in line.pasts],
+        "suspects": list(line.ready),
+        "begun": [[seq, *begun] for seq, begun in sorted(line.begun.items())],
     }
 
 

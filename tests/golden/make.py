@@ -42,6 +42,8 @@ WALL_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
 SETTINGS = Settings(segment_bytes=4096, spare_segments=1, trim_step_bytes=1024, checkpoint_bytes=2048)
 _CHURNING = Settings(segment_bytes=4096, spare_segments=8, trim_step_bytes=1024, base_items_max=20)
+LEFT_OUT = ("oldest_ready_ms", "suspects")
+"""Counts that depend on when one looks, or that older directories do not have."""
 _TURNS_MAX = 30
 _LEASES = 260  # a page of leases has 256
 _PARTS = 3
@@ -83,6 +85,7 @@ def fill(disk: SimDisk) -> SimDisk:
     _logs_and_routers(engine)
     _save(engine, disk)
     _ends(engine)
+    _losses(engine)
     engine.sync()
     last = engine.log.pending_segment
     while engine.log.pending_segment == last:
@@ -202,6 +205,20 @@ def _ends(engine: Engine) -> None:
     run.patch_topic(engine, "plain", {"priority": 7})
 
 
+def _losses(engine: Engine) -> None:
+    """A worker that is lost with two jobs begun, what it had not begun, and a suspect that runs alone."""
+    run.put_topic(engine, "losing", {"type": "queue", "lease_ms": DAY_MS})
+    run.produce(engine, "losing", [b'"%d"' % number for number in range(6)])
+    engine.sync()
+    run.claim(engine, "losing", node="lost", max_count=4, isolate=True, group="group")
+    run.end_node(engine, "losing", node="lost", seqs=[1, 2], exit_code=137)
+    suspect = run.claim(engine, "losing", node="alone", isolate=True, group="group", suspects=True).reply
+    run.begin(engine, "losing", node="alone", seq=1, lease_id=suspect.lease_id)
+    run.claim(engine, "losing", node="lives", max_count=2, isolate=True, group="group")
+    held = run.claim(engine, "losing", node="plain").reply
+    run.return_jobs(engine, "losing", node="plain", seqs=held.seqs, delay_ms=DAY_MS, reason="drained")
+
+
 def _save(engine: Engine, disk: Disk) -> None:
     engine.sync()
     checkpoint.save(disk, engine.log.position(), engine.checkpoint())
@@ -223,7 +240,8 @@ async def look(home: Path, *, passed_ms: int = 1_000) -> dict[str, Any]:
                 "head_seq": info.head_seq,
                 "earliest_seq": info.earliest_seq,
                 "count": info.count,
-                "queue": info.queue and {k: v for k, v in asdict(info.queue).items() if k != "oldest_ready_ms"},
+                "queue": info.queue
+                and {k: v for k, v in asdict(info.queue).items() if k not in LEFT_OUT or (v and k == "suspects")},
                 "records": [[r.seq, r.ts, r.data.decode(), r.tag, r.node, r.meta and r.meta.decode()] for r in records],
                 "leases": [asdict(lease) for lease in broker.leases(name).items] if info.queue else [],
             }
