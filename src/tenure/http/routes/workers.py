@@ -56,9 +56,9 @@ async def _end(broker: Broker, gone: Gone, body: HelloBody) -> None:
             continue
         lost, returned = lost + ended.lost, returned + ended.returned
     how = "" if gone.exit_code is None else f" with exit code {gone.exit_code}"
-    logger.info(
-        "worker %s ended%s, says %s (%s, version %s): %d jobs that it had begun are lost, %d others given back",
-        *(gone.node, how, body.node, body.host or "no host", body.version or "unknown", lost, returned),
+    logger.info(  # quoted: the caller chose these texts
+        "worker %r ended%s, says %r (host %r, version %r): %d jobs that it had begun are lost, %d others given back",
+        *(gone.node, how, body.node, body.host, body.version, lost, returned),
     )
 
 
