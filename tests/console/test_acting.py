@@ -131,7 +131,7 @@ def test_queues_are_listed_with_their_warnings(console: Console, make_queue: Cal
     console.page.goto(console.url)
     console.page.get_by_role("searchbox").fill(queue.name[2:])
     card = console.page.locator(f'[data-queue="{queue.name}"]')
-    expect(card.locator(".alarm.poison")).to_contain_text("Job #1 has been handed out 3 times")
+    expect(card.locator(".alarm.poison")).to_contain_text("Job #1 has been tried 3 times")
     card.get_by_role("link").click()
     expect(console.page.get_by_role("heading", name=queue.name)).to_be_visible()
     expect(console.page.locator(".queue-view .alarm.poison")).to_be_visible()
