@@ -108,6 +108,7 @@ class Engine:
         self._frames = 0
         self.turn_ms = 0
         self.last_now_ms = 0
+        self.losses_marked = 0
         self.synced_batch = 0
         self.log_bytes = 0
         self.rewritten_bytes = 0
@@ -153,6 +154,7 @@ class Engine:
         state.expired, state.lost, state.changed_topics = 0, 0, self.changed_topics
         self._plan_limit_checks()
         self._start_clock(warm)
+        self.losses_marked = state.lost
 
     def _start_clock(self, warm: Warm | None) -> None:
         """Continue log time: by the machine's uptime where the last one to open the log ran on it and it has not
@@ -239,6 +241,16 @@ class Engine:
     def mark_time(self) -> None:
         """Log the time, where there is room for it."""
         self._set_clock(self.now(), self.state.wall_offset_ms)
+
+    def mark_losses(self) -> None:
+        """Log the time after leases that isolate have run out: up to there a broker had the log open, and a replay
+        judges them as this one did. Until ``losses_marked`` is what the state has lost, the state is ahead of the log.
+        """
+        state, now_ms = self.state, self.now()
+        if state.log_ms < now_ms:
+            self._set_clock(now_ms, state.wall_offset_ms)
+        if state.log_ms >= now_ms:
+            self.losses_marked = state.lost
 
     # Writing
 

@@ -154,6 +154,8 @@ class Upkeep:
     async def _finish(self, hand_to: str) -> None:
         self._mark_timer.cancel()
         self._mark_if_silent(self._engine.settings.time_mark_ms // 60)
+        if self._engine.state.lost != self._engine.losses_marked:
+            self._engine.mark_losses()
         if self._checkpoints is not None:
             self._checkpoints.abort()
         if self._tasks:
@@ -169,7 +171,7 @@ class Upkeep:
         """Do the disk work of closing, in the thread. A successor need not wait for the checkpoint."""
         engine = self._engine
         engine.log.release(hand_to)
-        if self._committer.failed is None and self._disk is not None:
+        if self._committer.failed is None and self._disk is not None and engine.state.lost == engine.losses_marked:
             with suppress(TenureError):  # only a cache: without it the next opening takes longer
                 checkpoint.save(self._disk, engine.log.position(), engine.checkpoint())
         engine.log.close()

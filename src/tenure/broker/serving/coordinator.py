@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tenure.broker.engine import Engine
 from tenure.broker.serving.alarms import Alarm, Alarms
 from tenure.broker.serving.waiting_line import Line, Lines, Taker
-from tenure.core.ready_jobs import claimable_count
+from tenure.core.ready_jobs import claimable_count, ready_count
 from tenure.core.state.queue import NEVER, Queue
 from tenure.core.state.topic import Topic
 from tenure.core.suspects import borrow_ms, isolates, waiting_count
@@ -145,7 +145,7 @@ class Coordinator:
         is_over, suspects = self._begin_turn(), waiting_count(topic, queue)
         if ready and not self._share_out(topic, lines.suspects, min(ready, suspects), is_over):
             return
-        ready = claimable_count(topic, queue) - waiting_count(topic, queue)
+        ready = min(ready_count(topic, queue) - waiting_count(topic, queue), claimable_count(topic, queue))
         if ready > 0 and not self._share_out(topic, lines.ordinary, ready, is_over):
             return
         if waiting_count(topic, queue) and self._lend(topic, queue, lines.ordinary, is_over):

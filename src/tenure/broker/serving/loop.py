@@ -67,7 +67,6 @@ class ServingLoop:
         self._durable_claims = UnsyncedClaims(self)
         self.streams = StreamLeases(self)
         self.graces = Graces(self.alarms, now=engine.now, grace_ms=engine.settings.lost_grace_ms, lose=self.lose)
-        self._losses_marked = 0
         self._publisher = Publisher(self)
         self._turns = Turns()
         self._again: set[Topic] = set()
@@ -261,8 +260,8 @@ class ServingLoop:
     def settle(self) -> None:
         """Serve waiting callers after a command, and plan the write."""
         engine = self.engine
-        if engine.state.lost != self._losses_marked:
-            self._mark_losses()
+        if engine.state.lost != engine.losses_marked:
+            engine.mark_losses()
         if engine.state.behind:
             self.catch_up.begin()
         if engine.state.ended:
@@ -275,14 +274,6 @@ class ServingLoop:
         engine.turn_ms = engine.last_now_ms  # until the write that is planned here: one turn, one time
         if not self.committer.flush_planned:
             self.committer.plan()
-
-    def _mark_losses(self) -> None:
-        """Log the time once leases that isolate have run out, because it decides how a replay judges them: up to it, a
-        broker had the log open and their workers could have reached it.
-        """
-        if not self.engine.state.behind:
-            self._losses_marked = self.engine.state.lost
-            self.engine.mark_time()
 
     def _attend_if_awaited(self) -> None:
         """Serve the changed topics, where a caller or a router waits for them."""
@@ -297,9 +288,10 @@ class ServingLoop:
         """Serve the changed topics: forward along their routers, and wake the callers that wait on them.
 
         Where more topics have changed than one turn serves, they wait for their turns by priority. Without a grant they
-        stay as they are: the next link that is committed serves them.
+        stay as they are: the next link that is committed serves them. A broker that closes forwards nothing more,
+        because nothing writes that any more, and its last checkpoint would have it.
         """
-        if self.must_check and not self.committer.has_grant():
+        if self.is_closed or (self.must_check and not self.committer.has_grant()):
             return
         if 0 < self.engine.settings.turn_topics_max < len(self.engine.changed_topics):
             self._queue_up()
