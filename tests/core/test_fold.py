@@ -27,15 +27,10 @@ SOON: dict[str, int] = {"begun_retry_ms": 40, "begun_retry_ms_max": 300, "suspec
 class Story:
     """A random walk through every command, on an engine of its own, which is opened again now and then."""
 
-<<<<<<< HEAD
     def __init__(
         self, seed: int, *, log: Log | None = None, settings: Settings = RECORDS_100, may_restart: bool = True
     ) -> None:
-=======
-    def __init__(self, seed: int, *, restarts: bool = False) -> None:
->>>>>>> core-tests
         self.random = Random(seed)
-        self.restarts = restarts
         self.clock = ManualClock()
         self.log: Log = MemoryLog() if log is None else log
         self.settings = msgspec.structs.replace(settings, **SOON)
@@ -109,14 +104,9 @@ class Story:
                 else:
                     queue = engine.state.queue(name)[1]
                     run.lose(engine, engine.state.topics[name], list(queue.leases.numbers_after(0, 2)))
-<<<<<<< HEAD
             case _ if random.random() < 0.2:
                 if self.may_restart:
                     self.restart()
-=======
-            case _ if self.restarts and random.random() < 0.2:
-                self.restart()
->>>>>>> core-tests
             case _:
                 self.clock.jump_wall(random.choice([-5000, 0, 5000]))
                 if random.random() < 0.1:
@@ -178,7 +168,7 @@ def at_one_time(now: int, *states: State) -> list[bytes]:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_folding_the_log_again_gives_the_state_that_was_answered_from(seed: int) -> None:
-    story = Story(seed, restarts=True)
+    story = Story(seed)
     story.run(250)
     assert story.halfway is not None
     checkpoint, position = story.halfway
@@ -194,7 +184,7 @@ def test_folding_the_log_again_gives_the_state_that_was_answered_from(seed: int)
 @pytest.mark.parametrize("seed", range(12))
 def test_a_fold_that_is_written_out_and_read_back_after_each_event_comes_to_the_same_state(seed: int) -> None:
     """So a replay may begin at any event of the log."""
-    story = Story(seed, restarts=True)
+    story = Story(seed)
     story.run(120)
     whole, again = State(), State()
     for kind, _, location, body in story.log.replay():
@@ -210,7 +200,7 @@ def test_the_walks_meet_every_kind_of_event() -> None:
     """But for the three that trimming writes: those belong to its own tests."""
     met = set()
     for seed in range(30):
-        story = Story(seed, restarts=True)
+        story = Story(seed)
         story.run(250)
         met |= {KINDS[kind] for kind, _, _, _ in story.log.replay()}
     assert set(KINDS.values()) - met == {Carried, TopicCarried, StateCarried, BaseBegun, BasePart}
@@ -218,7 +208,7 @@ def test_the_walks_meet_every_kind_of_event() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_every_live_job_is_in_exactly_one_place(seed: int) -> None:
-    story = Story(seed, restarts=True)
+    story = Story(seed)
     for _ in range(25):
         story.run(10)
         for topic in story.engine.state.by_id.values():
@@ -238,7 +228,7 @@ def test_every_live_job_is_in_exactly_one_place(seed: int) -> None:
 
 
 def test_an_event_of_a_topic_that_is_gone_changes_nothing() -> None:
-    story = Story(1, restarts=True)
+    story = Story(1)
     story.run(200)
     state = State()
     for kind, _, location, body in story.log.replay():
