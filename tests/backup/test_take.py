@@ -17,7 +17,7 @@ from tenure.backup.verify import verify_backup
 from tenure.errors import Conflict, Corrupt, Invalid, NotFound, Overloaded
 from tenure.log import FileLog, checkpoint
 from tenure.log.disk import PosixDisk
-from tenure.log.features import Feature
+from tenure.log.features import FEATURES, Feature
 from tenure.log.segment import segment_name, segment_numbers
 from tenure.log.spare_segments import unpublished_name
 from tenure.testing.simdisk import SimDisk
@@ -48,7 +48,8 @@ def test_a_backup_of_a_log_in_use_walks_to_the_last_batch_and_changes_nothing():
     assert (found.problems, found.frames) == ([], 40)
     assert (manifest.position, len(manifest.segments)) == (log.position(), len(log.segments()))
     assert (manifest.log_id, manifest.tenure, manifest.created_ms) == (log._heads[0].log_id.hex(), "1.2.3", 5)
-    assert (manifest.base, manifest.features, manifest.epoch) == (None, [], log.epoch)
+    assert (manifest.base, manifest.epoch) == (None, log.epoch)
+    assert manifest.features == [(feature.name, feature.since) for feature in FEATURES]
 
 
 def test_a_batch_that_was_written_and_not_synced_is_in_the_backup():

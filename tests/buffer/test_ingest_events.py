@@ -15,6 +15,7 @@ from tenure.buffer import Batch, Consumer, Ingest, SqliteSink
 from tenure.export.rows import decode_row
 from tenure.log.disk import PosixDisk
 from tests.kit.broker_life import polled, rows_of
+from tests.kit.processes import children_of
 from tests.kit.server import Running, serving
 
 CREATE = "create table if not exists events (batch integer, n integer, event text, topic text, unique (batch, n))"
@@ -36,13 +37,12 @@ def work(running: Running, *, rounds: int) -> None:
 
 def kill_exporter(running: Running) -> None:
     """Send kill -9 to the process that the server has started, once it runs."""
-    pid = running.process.pid
     end = time.monotonic() + 60
     while "tenure_export_rows_total 0" in httpx.get(f"{running.url}/v0/metrics").text:
         assert time.monotonic() < end
         time.sleep(0.02)
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        os.kill(int(child), signal.SIGKILL)
+    for child in children_of(running.process.pid):
+        os.kill(child, signal.SIGKILL)
 
 
 async def test_events_of_a_server_reach_a_table_through_object_storage_once(s3_server: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -290,7 +291,7 @@ def test_several_processes_work_under_one_and_one_that_dies_comes_back(
     child.send_signal(signal.SIGTERM)
     _, errors = child.communicate(timeout=60)
     assert child.returncode == 0, errors
-    assert "worker 0 was ended by SIGKILL while it ran no job: it starts again, and takes jobs in" in errors
+    assert re.search(r"worker 0 was ended by SIGKILL( while it ran no job)?: it starts again", errors), errors
     assert not any(map(alive, workers))
 
 

@@ -19,6 +19,7 @@ from tenure.export.rows import Exported
 from tenure.log.disk import PosixDisk
 from tests.export.reading import rows_in
 from tests.kit.broker_life import polled, rows_of
+from tests.kit.processes import children_of
 from tests.kit.server import Running, serving
 
 SOON = ("--set", "export.flush_ms=20", "--set", "export.restart_ms_min=10")
@@ -27,12 +28,7 @@ PATIENCE_S = 60.0
 
 def children(running: Running) -> list[int]:
     """The processes that a server has started and that still run."""
-    pid = running.process.pid
-    try:
-        found = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except FileNotFoundError:
-        return []
-    return [child for child in found if is_running(child)]
+    return [child for child in children_of(running.process.pid) if is_running(child)]
 
 
 def is_running(pid: int) -> bool:

@@ -91,7 +91,7 @@ async def test_the_death_is_logged(site: Site, caplog: pytest.LogCaptureFixture)
     await take(site, max=2)
     with caplog.at_level(logging.INFO, "tenure.http"):
         await hello(site, gone=[{"node": "w", "exit_code": 137, "begun": {"transcode": [1]}}])
-    assert "worker w ended with exit code 137, says next" in caplog.text
+    assert "worker 'w' ended with exit code 137, says 'next'" in caplog.text
     assert "1 jobs that it had begun are lost, 1 others given back" in caplog.text
 
 

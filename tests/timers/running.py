@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from tests.kit.processes import kill_with_children
 from tests.kit.redis_servers import until
 
 ROOT = Path(__file__).parents[2]
@@ -59,8 +60,7 @@ class Running:
         return self
 
     def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        kill_with_children(self.process)
 
     def terminate(self) -> int:
         """The exit code after SIGTERM."""

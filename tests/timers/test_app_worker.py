@@ -12,6 +12,7 @@ from redis.asyncio import Redis
 
 from tenure import Client
 from tenure.timers import Timers
+from tests.kit.processes import children_of
 from tests.kit.redis_servers import Server, server, until
 from tests.kit.restartable_server import Serving
 from tests.timers.reminders import Note
@@ -62,7 +63,8 @@ async def test_a_killed_workers_timer_comes_back_after_its_lease(
     gate.touch()
     with running(journal, redis_server.port) as second:
         [line] = await asyncio.to_thread(journal.wait_for, "end")
-        assert (line["timer_id"], line["deliveries"], line["pid"]) == ("one", 2, second.process.pid)
+        assert (line["timer_id"], line["deliveries"]) == ("one", 2)
+        assert line["pid"] in children_of(second.process.pid)
         await until_done(timers)
     assert (await timers.stats("reminders")).lapsed_total == 1
 

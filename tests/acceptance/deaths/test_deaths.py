@@ -210,19 +210,21 @@ def test_twenty_rolling_deploys_of_eight_workers_cost_no_try(tmp_path: Path) -> 
 
 
 def roll(directory: Path, *, deploys: int, workers: int, jobs: int) -> None:
-    """Deploy again and again while jobs run that no drain waits for; then let them come to their end."""
+    """Deploy again and again while jobs run that no drain waits for, some new ones each time; then let all of them come
+    to their end.
+    """
     with fleet(directory) as made:
         made.declare("healthy", tries_max=3)
-        made.put("healthy", [{"n": n, "takes_ms": 6_000} for n in range(jobs)])
         started = [made.worker("--drain", "500ms") for _ in range(workers)]
-        for _ in range(deploys):
+        for deploy in range(deploys):
             begun = len(made.lines("begin"))
+            made.put("healthy", [{"n": deploy * jobs + n, "takes_ms": 6_000} for n in range(jobs)])
             until(lambda: len(made.lines("begin")) > begun, "it works", within_s=60)  # noqa: B023
             for worker in started:
                 worker.restart()
         rows = [row for state in ("ready", "in_flight") for row in jobs_in(made, state)]
         assert max(row.get("tries", row["deliveries"]) for row in rows) <= 1, rows
-        until(lambda: len(made.ended()) == jobs, "all of them end", within_s=200)
+        until(lambda: len(made.ended()) == deploys * jobs, "all of them end", within_s=200)
         assert not made.letters("healthy")
 
 

@@ -25,6 +25,7 @@ import msgspec
 from tenure import Client
 from tenure.client.settings import ClientSettings
 from tests.acceptance.worker.working import ROOT, FixedServing
+from tests.kit.processes import children_of
 from tests.kit.restartable_server import PATIENCE_S, until
 
 __all__ = ["LEASE_MS", "QUEUES", "Fleet", "Flow", "Noted"]
@@ -89,19 +90,11 @@ class Worker:
         """Send a signal to the supervisor, or to all processes where it is none that the supervisor passes on."""
         self.fate = fate
         if number != signal.SIGTERM:
-            for pid in self._children():
+            for pid in children_of(self.process.pid):
                 with suppress(ProcessLookupError):
                     os.kill(pid, number)
         if number not in (signal.SIGSTOP, signal.SIGCONT):
             self.process.send_signal(number)
-
-    def _children(self) -> list[int]:
-        with suppress(FileNotFoundError):
-            return [
-                int(pid)
-                for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-            ]
-        return []
 
     def kill(self) -> None:
         """Leave nothing behind."""

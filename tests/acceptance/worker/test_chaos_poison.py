@@ -49,7 +49,7 @@ def test_faults_38_39_a_job_that_kills_its_workers_is_a_dead_letter_once(server:
     assert letter["data"]["id"] == "deadly"
     reason = letter["meta"]["$dead_letter_reason"]
     assert reason.startswith(f"its worker was lost {DELIVERIES_MAX} times while running it")
-    assert "exit code -9" in reason
+    assert "exit code 137" in reason
     noted = worker.read()
     assert Counter(line.id for line in noted if line.event == "end") == dict.fromkeys(ids, 1)
     deaths = [line for line in noted if line.id == "deadly"]
