@@ -34,6 +34,8 @@ from tenure.worker.verdict import Ack, Nack, Reject, Verdict
 __all__ = ["Line", "main"]
 
 _PR_SET_PDEATHSIG: Final = 1
+_ORPHANED: Final = 1
+"""The exit code of a child whose worker is gone."""
 _TRACE_BYTES_MAX: Final = 16_384
 # The worker renews the lease, and kills a child whose lease is lost: a deadline in the child would only mislead.
 _NO_DEADLINE_MS: Final = 2**62
@@ -50,8 +52,11 @@ class Line:
         self._file = sock.makefile("rb")
 
     def send(self, message: FromChild) -> None:
-        """Send a message."""
-        self._sock.sendall(frames.pack(message))
+        """Send a message, or end the process where the worker is gone."""
+        try:
+            self._sock.sendall(frames.pack(message))
+        except ConnectionError:
+            sys.exit(_ORPHANED)
 
     def read(self) -> FromParent | None:
         """Return the next message; None where the worker is gone."""
@@ -64,7 +69,7 @@ class Line:
         self.send(ask)
         answer = self.read()
         if not isinstance(answer, Answer):
-            sys.exit(1)  # the worker is gone
+            sys.exit(_ORPHANED)
         return answer.taken
 
     async def settle(self, job: HeldJob, verdict: Verdict) -> bool:
@@ -116,7 +121,7 @@ def _die_with_worker(parent: int) -> None:
     """Have the kernel kill this child with its worker: a handler must not run on while its lease is not renewed."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        sys.exit(1)
+        sys.exit(_ORPHANED)
 
 
 def main(arguments: list[str]) -> int:
