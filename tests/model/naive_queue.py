@@ -39,7 +39,7 @@ class Job:
     spared: int = 0
     lost: int = 0
     lost_begun: int = 0
-    #: Where a dead letter came from: topic, deliveries, reason, losses.
+    #: Where a dead letter came from: topic, tries, reason, losses.
     origin: tuple[str, int, str, int] | None = None
     #: The dead letter that a parked job was copied to.
     copy: Job | None = None

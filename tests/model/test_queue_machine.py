@@ -140,7 +140,7 @@ class World:
             queue.park(reasons, now=now)
             return
         for job in sorted(jobs, key=lambda job: job.seq):
-            origin = ("q", max(job.deliveries, 1), reasons[job.seq], 0 if job.lease else job.lost)
+            origin = ("q", max(job.tries, 1), reasons[job.seq], 0 if job.lease else job.lost)
             job.copy = Job(self.dead.head + 1, job.data, job.tag, origin=origin)
             self.dead.append(job.copy)
         if strategy == "skip":

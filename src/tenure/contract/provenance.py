@@ -16,7 +16,8 @@ _DELIVERIES: Final = "$dead_letter_deliveries"
 _SRC_SEQ: Final = "$dead_letter_src_seq"
 _REASON: Final = "$dead_letter_reason"
 _LOST: Final = "$dead_letter_lost"
-KEYS: Final = (_FROM, _DELIVERIES, _SRC_SEQ, _REASON, _LOST)
+_TRIES: Final = "$dead_letter_tries"
+KEYS: Final = (_FROM, _DELIVERIES, _SRC_SEQ, _REASON, _LOST, _TRIES)
 
 _DELIVERIES_MAX: Final = 2**32 - 1
 _LOST_MAX: Final = 255
@@ -27,7 +28,8 @@ _encode = msgspec.json.Encoder().encode
 class Provenance(NamedTuple):
     """Origin of a dead letter. ``seq`` and ``deliveries`` are 0, and ``reason`` is empty, where they are not known.
 
-    ``lost`` is how often its worker was lost; with more than 0 it is a suspect again where it is redriven.
+    ``lost`` is how often its worker was lost; with more than 0 it is a suspect again where it is redriven. ``tries`` is
+    how many of its deliveries count; 0 where all of them do.
     """
 
     topic: str
@@ -35,18 +37,22 @@ class Provenance(NamedTuple):
     deliveries: int
     reason: str
     lost: int = 0
+    tries: int = 0
 
 
 def stamp(meta: bytes | None, provenance: Provenance) -> bytes:
-    """Return the ``meta`` of a dead letter: that of its job, with the keys added; that of losses only if there were."""
+    """Return the ``meta`` of a dead letter: that of its job, with the keys added; those of losses and of tries only
+    where they say something.
+    """
     fields: dict[str, Any] = dict(_decode(meta)) if meta is not None else {}
     fields[_FROM] = provenance.topic
     fields[_DELIVERIES] = provenance.deliveries
     fields[_SRC_SEQ] = provenance.seq
     fields[_REASON] = provenance.reason
-    fields.pop(_LOST, None)
-    if provenance.lost:
-        fields[_LOST] = provenance.lost
+    for key, count in ((_LOST, provenance.lost), (_TRIES, provenance.tries)):
+        fields.pop(key, None)
+        if count:
+            fields[key] = count
     return _encode(fields)
 
 
@@ -58,16 +64,20 @@ def read(meta: bytes | msgspec.Raw | None) -> Provenance | None:
     source = _value(fields, _FROM)
     if not isinstance(source, str):
         return None
-    seq, deliveries, reason = _value(fields, _SRC_SEQ), _value(fields, _DELIVERIES), _value(fields, _REASON)
-    lost = _value(fields, _LOST)
-    known = isinstance(deliveries, int) and 0 < deliveries <= _DELIVERIES_MAX
+    seq, reason = _value(fields, _SRC_SEQ), _value(fields, _REASON)
     return Provenance(
         source,
         seq if isinstance(seq, int) else 0,
-        deliveries if known else 0,
+        _count(fields, _DELIVERIES, _DELIVERIES_MAX),
         reason if isinstance(reason, str) else "",
-        lost if isinstance(lost, int) and not isinstance(lost, bool) and 0 < lost <= _LOST_MAX else 0,
+        _count(fields, _LOST, _LOST_MAX),
+        _count(fields, _TRIES, _DELIVERIES_MAX),
     )
+
+
+def _count(fields: dict[str, msgspec.Raw], key: str, most: int) -> int:
+    value = _value(fields, key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= most else 0
 
 
 def _value(fields: dict[str, msgspec.Raw], key: str) -> Any:

@@ -213,7 +213,7 @@ def test_a_job_that_its_worker_rejects_is_dead_for_that_reason_and_no_suspect(ru
     lose_begun(rules, clock)
     rules.nack("q", node="s", seqs=suspects(rules).seqs, dead=True)
     (letter,) = read(rules, "dead")
-    assert provenance.read(letter.meta) == ("q", 1, 2, "rejected", 0)
+    assert provenance.read(letter.meta) == ("q", 1, 2, "rejected", 0, 0)
 
 
 def test_begin_is_repeated_without_effect(rules: Rules, clock: ManualClock) -> None:
@@ -492,6 +492,16 @@ def test_a_job_that_is_rejected_in_place_is_no_suspect_after_its_redrive(rules: 
     rules.redrive("q", reset_deliveries=False)
     assert past(rules) == (2, 2, 0)
     assert isolated(rules).seqs == [1]
+
+
+def test_a_letter_that_keeps_its_deliveries_comes_back_with_its_tries_alone(rules: Rules) -> None:
+    make_queue(rules, jobs=1, max_deliveries=2, dead_letter="dead")
+    for _ in range(5):
+        rules.return_jobs("q", node="w", seqs=isolated(rules).seqs)
+    rules.nack("q", node="w", seqs=isolated(rules).seqs, dead=True)
+    rules.redrive("dead", reset_deliveries=False)
+    assert past(rules, 2) == (1, 1, 0), "what was no try before is none here"
+    assert isolated(rules).seqs == [2], "it has one left"
 
 
 def test_a_worn_letter_gets_another_chance(clock: ManualClock) -> None:

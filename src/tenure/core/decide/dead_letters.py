@@ -136,7 +136,9 @@ def _stamp(topic: Topic, letter: Stored, queue: Queue, reason: str) -> Record:
     """
     deliveries = queue.deliveries.get(letter.seq, 1)
     lost = 0 if letter.seq in queue.in_flight else queue.suspects.pasts.get(letter.seq).lost
-    meta = provenance.stamp(letter.meta, Provenance(topic.name, letter.seq, deliveries, reason, lost))
+    tries = queue.tries(letter.seq) if letter.seq in queue.suspects.pasts.jobs else deliveries
+    origin = Provenance(topic.name, letter.seq, deliveries, reason, lost, tries if tries < deliveries else 0)
+    meta = provenance.stamp(letter.meta, origin)
     return Record(data=letter.data, tag=letter.tag, node=letter.node, meta=meta)
 
 

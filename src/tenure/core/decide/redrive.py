@@ -250,12 +250,12 @@ def _move(
 
 
 def _with_past(state: State, appended: Appended, origin: Provenance, *, reset: bool) -> Appended:
-    """Return the append of a redriven job with what it brings along: its deliveries, unless they are reset, and that it
-    is a suspect. What was lost too often to be begun gets another chance.
+    """Return the append of a redriven job with what it brings along: its deliveries that were tries, unless they are
+    reset, and that it is a suspect. What was lost too often to be begun gets another chance.
     """
     extra, seq = appended.extra or AppendExtra(), appended.first_seq
     if not reset and origin.deliveries:
-        extra = msgspec.structs.replace(extra, deliveries=[seq, origin.deliveries])
+        extra = msgspec.structs.replace(extra, deliveries=[seq, origin.tries or origin.deliveries])
     if origin.lost and "returns" in state.features:
         extra = msgspec.structs.replace(extra, losses=[seq, min(origin.lost, state.settings.losses_max - 1)])
     return appended if extra == AppendExtra() else msgspec.structs.replace(appended, extra=extra)
