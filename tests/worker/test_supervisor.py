@@ -343,6 +343,30 @@ async def test_a_process_for_suspects_that_cannot_start_stops_nobody(code: int):
         assert there.last(0).heard == []
 
 
+async def test_a_process_for_suspects_that_cannot_start_is_not_tried_for_ever():
+    """As where a startup hook takes a port that the other process has."""
+    async with yard(1) as there:
+        there.supervisor.run_suspects()
+        await turns()
+        for _ in range(20):
+            if there.running.done() or not await ends_again(there, 1, code=1):
+                break
+        tried = len(there.started)
+        await there.pass_ms(600_000)
+        assert len(there.started) == tried < 20
+        there.supervisor.run_suspects()
+        await turns()
+        assert len(there.started) == tried + 1, "it is tried again once it is asked for"
+
+
+async def ends_again(there: Yard, index: int, *, code: int) -> bool:
+    """Let a process end, and wait for the longest time after which it is started again; return whether it is."""
+    count = len(there.started)
+    await there.end(index, code)
+    await there.pass_ms(SETTINGS.restart_max_ms)
+    return len(there.started) > count
+
+
 async def test_a_stop_reaches_the_process_for_suspects_too():
     async with yard(1) as there:
         there.supervisor.run_suspects()

@@ -9,6 +9,7 @@
     a third time                   all are killed
 
 While workers report suspects, jobs whose worker was lost, one more process runs for these alone. It ends by itself.
+One that refuses to start is given up until workers report suspects again: they get them too, only later.
 
 Each worker runs in a session of its own, so that Ctrl-C reaches it once, through the supervisor. A worker whose
 supervisor is killed gets a SIGTERM from the kernel, and drains.
@@ -155,11 +156,16 @@ class Supervisor:
             if self._stopping.is_set():
                 self._note_death_in_drain(index, ended)
                 break
+            is_asked = self._timing.now_ms() - self._suspected_ms < self._settings.suspects_idle_ms
             if ended.code == 0:
                 log.info("worker %d has no suspects left to run", index)
                 failures = hold_ms = 0
-                if self._timing.now_ms() - self._suspected_ms >= self._settings.suspects_idle_ms:
-                    self._suspected.clear()  # else suspects came while it was about to end
+                if not is_asked:  # else suspects came while it was about to end
+                    self._suspected.clear()
+            elif ended.left is None and ended.code in _REFUSALS and not is_asked:
+                log.warning("worker %d %s: the others take its suspects", index, describe_death(ended.code, None))
+                failures = hold_ms = 0
+                self._suspected.clear()
             else:
                 failures = 0 if ended.lasted else failures + 1
                 wait_ms = self._wait_ms(failures, self._settings.suspects_restart_max_ms)
