@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -93,6 +94,26 @@ async def test_the_death_is_logged(site: Site, caplog: pytest.LogCaptureFixture)
         await hello(site, gone=[{"node": "w", "exit_code": 137, "begun": {"transcode": [1]}}])
     assert "worker 'w' ended with exit code 137, says 'next'" in caplog.text
     assert "1 jobs that it had begun are lost, 1 others given back" in caplog.text
+
+
+async def test_a_hello_for_many_processes_lets_others_have_their_turn_between_them(site: Site) -> None:
+    await make(site, 1)
+    loop, turns, named = asyncio.get_running_loop(), 0, list[int]()
+    end_node = site.broker.end_node
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        loop.call_soon(turn)
+
+    def note(*args: Any, **options: Any) -> Any:
+        named.append(turns)
+        return end_node(*args, **options)
+
+    site.broker.end_node = note  # type: ignore[method-assign]
+    turn()
+    await hello(site, gone=[{"node": f"w-{n}"} for n in range(16)])
+    assert len(set(named)) == 16, "each process has a turn of the loop of its own"
 
 
 async def test_with_the_feature_off_a_hello_changes_nothing(old: Site) -> None:
