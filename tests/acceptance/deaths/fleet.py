@@ -14,15 +14,17 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import httpx
 import msgspec
 
 from tests.acceptance.deaths.app import Line
 from tests.acceptance.worker.working import FixedServing
+from tests.cluster.cluster import Cluster, cluster_on_files
 from tests.kit.restartable_server import until
 
-__all__ = ["TRIES_MAX", "Fleet", "Systemd", "fleet"]
+__all__ = ["TRIES_MAX", "Fleet", "Members", "Server", "Systemd", "fleet", "fleet_of_members"]
 
 ROOT = Path(__file__).parents[3]
 TRIES_MAX = 5
@@ -82,11 +84,68 @@ class Systemd:
         self._log.close()
 
 
+class Server(Protocol):
+    """The broker of a fleet, at an address that outlives its processes."""
+
+    address: str
+
+    def check_alive(self) -> None: ...
+
+    def call(self, method: str, path: str, body: Any = None) -> httpx.Response: ...
+
+    def start(self) -> object: ...
+
+    def lose(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Alone(FixedServing):
+    """One server with a directory of its own."""
+
+    def check_alive(self) -> None:
+        """Raise AssertionError where it ended by itself."""
+        assert self.process.poll() is None, f"the server ended: {self.log()[-3_000:]}"
+
+    def lose(self) -> None:
+        """Kill it, and start it again."""
+        self.kill()
+        self.start()
+
+
+class Members:
+    """Two servers that share a home: the one that leads."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.address = cluster.url
+
+    def check_alive(self) -> None:
+        self._cluster.check_alive()
+
+    def start(self) -> None:
+        self._cluster.start()
+
+    def lose(self) -> None:
+        """Kill the leader, and go on once the other member leads and the lost one follows."""
+        self._cluster.wait_for_standbys(count=1)
+        leader, epoch = self._cluster.wait_for_leader()
+        leader.down()
+        self._cluster.wait_for_leader(epoch_min=epoch + 1)
+        leader.up()
+
+    def call(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        return self._cluster.wait_for_leader()[0].call(method, path, body)
+
+    def close(self) -> None:
+        """The cluster is closed by its maker."""
+
+
 class Fleet:
     """A server, its workers and the journal of what their handlers did."""
 
-    def __init__(self, directory: Path, *, settings: dict[str, Any], **environment: str) -> None:
-        self.server = FixedServing(directory / "data", settings=settings)
+    def __init__(self, directory: Path, server: Server, **environment: str) -> None:
+        self.server = server
         self.journal = directory / "journal"
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")} | {
             "DEATHS_URL": self.server.address,
@@ -111,11 +170,33 @@ class Fleet:
                 "max_deliveries": tries_max,
                 "dead_letter": f"{queue}.dead",
             }
-            self.server.ok("PUT", f"/v0/topics/{queue}", config)
+            self.ok("PUT", f"/v0/topics/{queue}", config)
 
     def put(self, queue: str, orders: list[dict[str, Any]]) -> None:
         for at in range(0, len(orders), 500):
-            self.server.put(queue, *orders[at : at + 500])
+            records = [{"data": order} for order in orders[at : at + 500]]
+            self.ok("POST", f"/v0/topics/{queue}", {"records": records, "create": False})
+
+    @property
+    def port(self) -> int:
+        """The port of a server that is alone."""
+        return int(self.server.address.rpartition(":")[2])
+
+    def ok(self, method: str, path: str, body: Any = None) -> Any:
+        """A request that must succeed; return the body of its answer."""
+        answer = self.server.call(method, path, body)
+        assert answer.status_code in (200, 201), answer.text
+        return answer.json()
+
+    def queue(self, name: str) -> dict[str, int]:
+        """The counters of a queue."""
+        counters: dict[str, int] = self.ok("GET", f"/v0/topics/{name}?touch=false")["queue"]
+        return counters
+
+    def is_done(self, name: str) -> bool:
+        """Whether no job is left of a queue."""
+        counters = self.queue(name)
+        return not (counters["ready"] or counters["in_flight"] or counters["delayed"])
 
     def lines(self, event: str | None = None, *, kills: bool | None = None) -> list[Line]:
         if not self.journal.exists():
@@ -143,7 +224,22 @@ class Fleet:
 @contextmanager
 def fleet(directory: Path, *, settings: dict[str, Any] | None = None, **environment: str) -> Iterator[Fleet]:
     """A running server without a worker."""
-    made = Fleet(directory, settings=settings or {}, **environment)
+    with _running(Fleet(directory, Alone(directory / "data", settings=settings or {}), **environment)) as made:
+        yield made
+
+
+@contextmanager
+def fleet_of_members(directory: Path, *, settings: dict[str, Any], **environment: str) -> Iterator[Fleet]:
+    """Two servers that share a home, without a worker."""
+    with (
+        cluster_on_files(directory, members=2, **settings) as cluster,
+        _running(Fleet(directory, Members(cluster), **environment)) as made,
+    ):
+        yield made
+
+
+@contextmanager
+def _running(made: Fleet) -> Iterator[Fleet]:
     try:
         made.server.start()
         yield made

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.deaths.fleet import TRIES_MAX, Fleet, fleet
+from tests.acceptance.deaths.fleet import TRIES_MAX, Fleet, fleet, fleet_of_members
 from tests.acceptance.worker.proxy import Proxy
 from tests.kit.restartable_server import until
 
@@ -33,19 +33,28 @@ def orders(count: int, *, takes_ms: int, poisons: int) -> list[dict[str, Any]]:
 
 
 def hold_to_the_bar(
-    made: Fleet, count: int, *, queue: str, poisons: int = 1, poison_queue: str = "", within_s: float
+    made: Fleet,
+    count: int,
+    *,
+    queue: str,
+    poisons: int = 1,
+    poison_queue: str = "",
+    escapes_max: int = 0,
+    within_s: float,
 ) -> None:
-    """Wait for the end and judge it: every healthy job ran, none is dead; each poison is, for its own tries."""
+    """Wait for the end and judge it: every healthy job ran, none is dead; each poison is, for its own tries.
+    ``escapes_max`` deaths may have met a broker that was just lost, which blames nobody.
+    """
     poison_queue = poison_queue or queue
 
     def is_done() -> bool:
-        assert made.server.process.poll() is None, f"the server ended: {made.server.log()[-3000:]}"
+        made.server.check_alive()
         return len(made.ended()) == count and len(made.letters(poison_queue)) == poisons
 
     started = time.monotonic()
     while not is_done():
         ended, dead = len(made.ended()), len(made.letters(poison_queue))
-        state = f"{ended} of {count} ended, {dead} letters, {made.server.queue(queue)}"
+        state = f"{ended} of {count} ended, {dead} letters, {made.queue(queue)}"
         assert time.monotonic() - started < within_s, f"{state}\n{made.workers[0].log()[-6000:]}"
         time.sleep(0.1)
     letters = [letter for name in {queue, poison_queue} for letter in made.letters(name)]
@@ -54,7 +63,7 @@ def hold_to_the_bar(
         reason = letter["meta"]["$dead_letter_reason"]
         assert REASON.fullmatch(reason), reason
         begun = [line for line in made.lines("begin", kills=True) if line.n == letter["data"]["n"]]
-        assert TRIES_MAX <= len(begun) <= TRIES_MAX + SHARED_DEATHS_MAX, len(begun)
+        assert TRIES_MAX <= len(begun) <= TRIES_MAX + SHARED_DEATHS_MAX + escapes_max, len(begun)
 
 
 def live(
@@ -135,7 +144,7 @@ def test_no_healthy_job_dies_where_a_proxy_keeps_the_end_of_connections_to_itsel
     """The whole container dies, and the broker sees no connection end: only deadlines tell."""
     with (
         fleet(tmp_path, settings=QUICK, DEATHS_POISON="all", DEATHS_LEASE_MS="4000") as made,
-        Proxy(made.server.fixed_port, loses_ends=True) as proxy,
+        Proxy(made.port, loses_ends=True) as proxy,
     ):
         made.declare("healthy")
         made.put("healthy", orders(30, takes_ms=300, poisons=1))
@@ -148,14 +157,26 @@ def test_no_healthy_job_dies_where_a_proxy_keeps_the_end_of_connections_to_itsel
 @pytest.mark.timeout(900)
 def test_no_healthy_job_dies_while_the_broker_is_killed_in_the_middle(tmp_path: Path) -> None:
     with fleet(tmp_path, settings=QUICK) as made:
-        made.declare("healthy")
-        made.put("healthy", orders(60, takes_ms=1_000, poisons=1))
-        made.worker("--processes", "2")
-        for deaths in (1, 3, 5):
-            until(lambda: len(made.lines("begin", kills=True)) >= deaths, "it kills", within_s=120)  # noqa: B023
-            made.server.kill()
-            made.server.start()
-        hold_to_the_bar(made, 60, queue="healthy", within_s=300)
+        lose_the_broker(made)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_no_healthy_job_dies_while_another_member_takes_over_in_the_middle(tmp_path: Path) -> None:
+    with fleet_of_members(tmp_path, settings=QUICK) as made:
+        lose_the_broker(made)
+
+
+def lose_the_broker(made: Fleet) -> None:
+    """Lose it three times, each as a job kills its worker."""
+    made.declare("healthy")
+    made.put("healthy", orders(60, takes_ms=1_000, poisons=1))
+    made.worker("--processes", "2")
+    moments = (1, 3, 5)
+    for deaths in moments:
+        until(lambda: len(made.lines("begin", kills=True)) >= deaths, "it kills", within_s=120)  # noqa: B023
+        made.server.lose()
+    hold_to_the_bar(made, 60, queue="healthy", escapes_max=len(moments), within_s=300)
 
 
 @pytest.mark.timeout(150)
@@ -165,10 +186,10 @@ def test_a_handler_that_blocks_the_loop_for_longer_than_its_lease_costs_its_neig
         made.put("healthy", [{"n": n, "takes_ms": 500} for n in range(40)])
         made.put("other", [{"n": 1_000_000, "takes_ms": 5_000, "blocks": True}])
         worker = made.worker()
-        until(lambda: made.server.queue("healthy")["suspects"] > 0, "their leases run out", within_s=60)
-        rows = made.server.ok("GET", "/v0/topics/healthy/jobs?state=suspect")["jobs"]
+        until(lambda: made.queue("healthy")["suspects"] > 0, "their leases run out", within_s=60)
+        rows = made.ok("GET", "/v0/topics/healthy/jobs?state=suspect")["jobs"]
         assert {row["tries"] for row in rows} == {0}, "no try is lost"
-        until(lambda: made.server.is_done("healthy"), "all of them are done", within_s=90)
+        until(lambda: made.is_done("healthy"), "all of them are done", within_s=90)
         assert not made.letters("healthy")
         until(lambda: "blocks" in worker.log(), "the log says so")
         assert re.search(r"job 1 of other", worker.log()), worker.log()
@@ -176,12 +197,12 @@ def test_a_handler_that_blocks_the_loop_for_longer_than_its_lease_costs_its_neig
 
 @pytest.mark.timeout(150)
 def test_a_proxy_that_cuts_every_stream_has_each_job_run_once(tmp_path: Path) -> None:
-    with fleet(tmp_path) as made, Proxy(made.server.fixed_port, stream_age_s=1) as proxy:
+    with fleet(tmp_path) as made, Proxy(made.port, stream_age_s=1) as proxy:
         made.declare("healthy")
         made.put("healthy", [{"n": n, "takes_ms": 3_000} for n in range(40)])
         made.worker(DEATHS_URL=proxy.url)
         until(lambda: len(made.lines("end")) >= 40, "all of them end", within_s=90)
-        until(lambda: made.server.is_done("healthy"), "all of them are acked")
+        until(lambda: made.is_done("healthy"), "all of them are acked")
         assert proxy.cut_count >= 2
         assert set(Counter(line.n for line in made.lines("begin")).values()) == {1}, "each was begun once"
 
@@ -189,48 +210,48 @@ def test_a_proxy_that_cuts_every_stream_has_each_job_run_once(tmp_path: Path) ->
 @pytest.mark.full
 @pytest.mark.timeout(900)
 def test_a_stream_that_lives_for_four_seconds_has_jobs_of_twelve_run_once(tmp_path: Path) -> None:
-    with fleet(tmp_path) as made, Proxy(made.server.fixed_port, stream_age_s=4) as proxy:
+    with fleet(tmp_path) as made, Proxy(made.port, stream_age_s=4) as proxy:
         made.declare("healthy")
         made.put("healthy", [{"n": n, "takes_ms": 12_000} for n in range(100)])
         made.worker("--processes", "2", DEATHS_URL=proxy.url)
         until(lambda: len(made.lines("end")) >= 100, "all of them end", within_s=300)
-        until(lambda: made.server.is_done("healthy"), "all of them are acked")
+        until(lambda: made.is_done("healthy"), "all of them are acked")
         assert set(Counter(line.n for line in made.lines("begin")).values()) == {1}
 
 
 @pytest.mark.timeout(150)
 def test_deploys_under_jobs_that_are_longer_than_the_drain_cost_no_try(tmp_path: Path) -> None:
-    roll(tmp_path, deploys=3, workers=2, jobs=20)
+    roll(tmp_path, deploys=3, workers=2, jobs=20, takes_ms=6_000)
 
 
 @pytest.mark.full
 @pytest.mark.timeout(1_500)
 def test_twenty_rolling_deploys_of_eight_workers_cost_no_try(tmp_path: Path) -> None:
-    roll(tmp_path, deploys=20, workers=8, jobs=100)
+    roll(tmp_path, deploys=20, workers=8, jobs=100, takes_ms=60_000)
 
 
-def roll(directory: Path, *, deploys: int, workers: int, jobs: int) -> None:
-    """Deploy again and again while jobs run that no drain waits for, some new ones each time; then let all of them come
-    to their end.
+def roll(directory: Path, *, deploys: int, workers: int, jobs: int, takes_ms: int) -> None:
+    """Deploy again and again while jobs run that no drain waits for, and that take longer than a deploy of all workers;
+    then let them come to their end.
     """
     with fleet(directory) as made:
         made.declare("healthy", tries_max=3)
+        made.put("healthy", [{"n": n, "takes_ms": takes_ms} for n in range(jobs)])
         started = [made.worker("--drain", "500ms") for _ in range(workers)]
-        for deploy in range(deploys):
+        for _ in range(deploys):
             begun = len(made.lines("begin"))
-            made.put("healthy", [{"n": deploy * jobs + n, "takes_ms": 6_000} for n in range(jobs)])
             until(lambda: len(made.lines("begin")) > begun, "it works", within_s=60)  # noqa: B023
             for worker in started:
                 worker.restart()
         rows = [row for state in ("ready", "in_flight") for row in jobs_in(made, state)]
         assert max(row.get("tries", row["deliveries"]) for row in rows) <= 1, rows
-        until(lambda: len(made.ended()) == deploys * jobs, "all of them end", within_s=200)
+        until(lambda: len(made.ended()) == jobs, "all of them end", within_s=200)
         assert not made.letters("healthy")
 
 
 def jobs_in(made: Fleet, state: str) -> list[Any]:
     """The jobs of the queue in a state."""
-    return list(made.server.ok("GET", f"/v0/topics/healthy/jobs?state={state}&limit=1000")["jobs"])
+    return list(made.ok("GET", f"/v0/topics/healthy/jobs?state={state}&limit=1000")["jobs"])
 
 
 @pytest.mark.full
@@ -244,7 +265,7 @@ def test_a_suspect_of_an_hour_stops_nobody(tmp_path: Path) -> None:
         made.worker("--processes", "2")
         hold_to_the_bar(made, 40, queue="healthy", within_s=600)
         assert len([line for line in made.lines("begin") if line.n == 500_000]) >= 2
-        assert made.server.counts("healthy") == (0, 1), "it still runs"
+        assert (made.queue("healthy")["ready"], made.queue("healthy")["in_flight"]) == (0, 1), "it still runs"
 
 
 @pytest.mark.full
@@ -261,15 +282,15 @@ def test_fresh_work_goes_on_at_half_the_pace_at_least_while_suspects_are_run(tmp
         made.put("healthy", [{"n": n, "takes_ms": 1_000} for n in range(2_000, 6_000)])
         until(lambda: len(made.lines("begin", kills=True)) >= 1, "it kills", within_s=60)
         died = time.monotonic()
-        until(lambda: made.server.queue("healthy")["suspects"] > 0, "suspects wait", within_s=30)
-        until(lambda: not made.server.queue("healthy")["suspects"] or not fresh_left(made), "they end", within_s=300)
+        until(lambda: made.queue("healthy")["suspects"] > 0, "suspects wait", within_s=30)
+        until(lambda: not made.queue("healthy")["suspects"] or not fresh_left(made), "they end", within_s=300)
         disturbed = pace(made, range(2_000, 6_000), since=died)
         print(f"fresh work: {undisturbed:.0f}/s undisturbed, {disturbed:.0f}/s meanwhile")
         assert disturbed >= 0.5 * undisturbed
 
 
 def fresh_left(made: Fleet) -> bool:
-    return made.server.queue("healthy")["ready"] > made.server.queue("healthy")["suspects"]
+    return made.queue("healthy")["ready"] > made.queue("healthy")["suspects"]
 
 
 def pace(made: Fleet, numbers: range, *, since: float = 0) -> float:
