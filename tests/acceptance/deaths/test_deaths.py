@@ -221,7 +221,7 @@ def test_a_stream_that_lives_for_four_seconds_has_jobs_of_twelve_run_once(tmp_pa
 
 @pytest.mark.timeout(150)
 def test_deploys_under_jobs_that_are_longer_than_the_drain_cost_no_try(tmp_path: Path) -> None:
-    roll(tmp_path, deploys=3, workers=2, jobs=20, takes_ms=6_000)
+    roll(tmp_path, deploys=3, workers=2, jobs=20, takes_ms=12_000)
 
 
 @pytest.mark.full
@@ -238,11 +238,12 @@ def roll(directory: Path, *, deploys: int, workers: int, jobs: int, takes_ms: in
         made.declare("healthy", tries_max=3)
         made.put("healthy", [{"n": n, "takes_ms": takes_ms} for n in range(jobs)])
         started = [made.worker("--drain", "500ms") for _ in range(workers)]
+        until(lambda: len(made.lines("begin")) >= jobs, "all of them run", within_s=60)
         for _ in range(deploys):
             begun = len(made.lines("begin"))
-            until(lambda: len(made.lines("begin")) > begun, "it works", within_s=60)  # noqa: B023
             for worker in started:
                 worker.restart()
+            until(lambda: len(made.lines("begin")) > begun, "what was returned is run", within_s=60)  # noqa: B023
         rows = [row for state in ("ready", "in_flight") for row in jobs_in(made, state)]
         assert max(row.get("tries", row["deliveries"]) for row in rows) <= 1, rows
         until(lambda: len(made.ended()) == jobs, "all of them end", within_s=200)
