@@ -221,7 +221,7 @@ def test_a_stream_that_lives_for_four_seconds_has_jobs_of_twelve_run_once(tmp_pa
 
 @pytest.mark.timeout(150)
 def test_deploys_under_jobs_that_are_longer_than_the_drain_cost_no_try(tmp_path: Path) -> None:
-    roll(tmp_path, deploys=3, workers=2, jobs=20, takes_ms=12_000)
+    roll(tmp_path, deploys=3, workers=2, jobs=20, takes_ms=20_000)
 
 
 @pytest.mark.full
