@@ -8,6 +8,7 @@ others the first, and a proxy in between may have judged the other). All of it i
 from __future__ import annotations
 
 import json
+import re
 import types
 from collections.abc import Iterator
 from functools import cache
@@ -45,7 +46,8 @@ class Reader(Generic[S]):
         self.schema = schema
         self._decode = msgspec.json.Decoder(schema).decode
         self._optional = optional
-        self._quoted = [f'"{name}"'.encode() for name in sorted(struct_names(schema) - {"$topic"})]
+        names = "|".join(re.escape(name) for name in sorted(struct_names(schema) - {"$topic"}))
+        self._names = re.compile(f'"(?:{names})"'.encode()).finditer
         fields = msgspec.structs.fields(schema)
         self._wholes = [(field.name, field.encode_name) for field in fields if int in _leaves(field.type)]
         self._nested = [field.name for field in fields if any(_structs(field.type))]
@@ -69,9 +71,19 @@ class Reader(Generic[S]):
                 raise _too_long(shown)
         for name in self._nested:
             check_wholes(getattr(parsed, name), name)
-        if self._keyed or b"\\" in body or any(body.count(name) > 1 for name in self._quoted):
+        if self._keyed or b"\\" in body or self._repeats(body):
             self._check_twice(body)
         return parsed
+
+    def _repeats(self, body: Body) -> bool:
+        """Return whether a name of ours occurs twice, as a field or in a value; the cost is not that of the schema."""
+        seen = set[bytes]()
+        for found in self._names(body):
+            name = found[0]
+            if name in seen:
+                return True
+            seen.add(name)
+        return False
 
     def _check_twice(self, body: Body) -> None:
         field = twice(body, self.schema)
