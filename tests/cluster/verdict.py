@@ -47,7 +47,7 @@ def _careful(row: Row) -> Row | None:
     """Return the row as far as it is about queues with durable leases."""
     if not isinstance(row, Mark):
         return row if row.topic.startswith(CAREFUL) else None
-    mine = [(id, count) for id, count in zip(row.ids, row.deliveries, strict=True) if id.startswith(CAREFUL)]
+    mine = [(id, count) for id, count in zip(row.ids, row.tries, strict=True) if id.startswith(CAREFUL)]
     return Mark(row.what, [id for id, _ in mine], row.at, [count for _, count in mine]) if mine else None
 
 

@@ -27,7 +27,8 @@ async def drain(client: AsyncClient, journal: Journal, *, queues: list[str], log
     letters = await _read(client, dead)
     origins = [read(record.meta) for record in letters]
     ids = [id_of(record.data) for record in letters]
-    journal.history.dead_letters(ids, deliveries=[origin.deliveries if origin else 0 for origin in origins])
+    tries = [(origin.tries or origin.deliveries) if origin else 0 for origin in origins]
+    journal.history.dead_letters(ids, tries=tries)
     _note_read(journal, dead, letters)
     entries = await _read(client, log)
     _note_read(journal, log, entries)

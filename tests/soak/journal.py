@@ -78,6 +78,7 @@ class Journal:
                 deliveries=job.deliveries,
                 at=at,
                 deadline=deadline - ROUNDING_MS,
+                tries=job.tries,
             )
 
     def claimed_ms(self, topic: str, job: Job) -> int:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from tenure import AsyncClient
 from tenure.client import ClientSettings, Records
+from tests.soak.container import Container
 from tests.soak.journal import Journal, id_of
 from tests.soak.producer import Producer
 from tests.soak.worker import Worker
@@ -82,9 +83,10 @@ class Load:
                     tasks.create_task(self._producer(topic, kind).call_by_call(keyed=kind == "keyed"))
             for topic in QUEUES:
                 tasks.create_task(self._producer(topic, "gathering").gathering())
-                for kind in ("poller", "second"):
-                    tasks.create_task(self._worker(topic, kind).poll())
+                tasks.create_task(self._worker(topic, "poller").poll())
+                tasks.create_task(self._worker(topic, "second", Container).poll())
                 tasks.create_task(self._worker(topic, "follower").follow())
+                tasks.create_task(self._worker(topic, "third", Container).follow())
 
     def client(self, name: str) -> AsyncClient:
         """Return a client through the proxy, with connections of its own."""
@@ -93,9 +95,9 @@ class Load:
     def _random(self, name: str) -> Random:
         return Random(f"{self._seed} {name}")
 
-    def _worker(self, topic: str, kind: str) -> Worker:
+    def _worker(self, topic: str, kind: str, worker: type[Worker] = Worker) -> Worker:
         name = f"{topic}-{kind}"
-        return Worker(self.client(name), self.journal, topic, random=self._random(name), stopping=self.stopping)
+        return worker(self.client(name), self.journal, topic, random=self._random(name), stopping=self.stopping)
 
     def _producer(self, topic: str, kind: str) -> Producer:
         name = f"{topic}-{kind}"

@@ -186,16 +186,17 @@ def _torn(seen: Seen) -> list[str]:
 
 
 def _misburied(seen: Seen, deliveries_max: Mapping[str, int]) -> list[str]:
-    """Return jobs delivered more often than allowed, and dead letters before the last delivery that is."""
+    """Return jobs tried more often than allowed, and dead letters before the last try that is."""
     found, limits = [], {}
     for delivery in seen.deliveries:
         limit = deliveries_max.get(delivery.topic, 0)
         limits[delivery.id] = limit
-        if limit and delivery.deliveries > limit:
-            found.append(f"{delivery.id} (seq {delivery.seq} of {delivery.topic!r}): delivery {delivery.deliveries}")
+        tries = delivery.tries or delivery.deliveries
+        if limit and tries > limit:
+            found.append(f"{delivery.id} (seq {delivery.seq} of {delivery.topic!r}): try {tries} of {limit}")
     limits |= {id: deliveries_max.get(call.topic, 0) for call in seen.calls if call.topic for id in call.ids}
     for id, count in seen.buried.items():
         limit = limits.get(id, 0)
         if limit and count and count != limit:
-            found.append(f"{id}: a dead letter after {count} deliveries of {limit}")
+            found.append(f"{id}: a dead letter after {count} tries of {limit}")
     return found

@@ -48,7 +48,9 @@ class Watched(msgspec.Struct, frozen=True, tag="watched"):
 
 
 class Delivery(msgspec.Struct, frozen=True, tag="delivery"):
-    """A job in a claim's answer, held by ``node`` from ``at`` until ``deadline`` has passed."""
+    """A job in a claim's answer, held by ``node`` from ``at`` until ``deadline`` has passed. ``tries`` is how many of
+    its ``deliveries`` count, this one among them; 0 where all of them do.
+    """
 
     topic: str
     seq: int
@@ -58,6 +60,7 @@ class Delivery(msgspec.Struct, frozen=True, tag="delivery"):
     deliveries: int
     at: int
     deadline: int
+    tries: int = 0
 
 
 class End(msgspec.Struct, frozen=True, tag="settle"):
@@ -75,7 +78,7 @@ class End(msgspec.Struct, frozen=True, tag="settle"):
 class Mark(msgspec.Struct, frozen=True, tag="mark"):
     """A fact about payloads, or (``power_loss``) about everything.
 
-    ``dead_letter``: seen in a dead-letter topic, after so many ``deliveries`` each where they are known. ``redriven``:
+    ``dead_letter``: seen in a dead-letter topic, after so many ``tries`` each where they are known. ``redriven``:
     put back to work, under a new seq. ``removed``: deleted or evicted on request. ``remaining``: still in the queue at
     the end.
     """
@@ -83,7 +86,7 @@ class Mark(msgspec.Struct, frozen=True, tag="mark"):
     what: Literal["dead_letter", "redriven", "removed", "remaining", "power_loss"]
     ids: list[str] = []
     at: int = 0
-    deliveries: list[int] = []
+    tries: list[int] = []
 
 
 Row = Call | Delivery | End | Mark | Watched
@@ -133,10 +136,20 @@ class History:
         self.rows.append(Watched(by, topic, list(seqs), list(ids)))
 
     def delivery(
-        self, topic: str, seq: int, id: str, *, lease: str, node: str, deliveries: int, at: int, deadline: int
+        self,
+        topic: str,
+        seq: int,
+        id: str,
+        *,
+        lease: str,
+        node: str,
+        deliveries: int,
+        at: int,
+        deadline: int,
+        tries: int = 0,
     ) -> None:
         """Record that a claim returned this job."""
-        self.rows.append(Delivery(topic, seq, id, lease, node, deliveries, at, deadline))
+        self.rows.append(Delivery(topic, seq, id, lease, node, deliveries, at, deadline, tries))
 
     def ack(self, topic: str, seq: int, *, lease: str, outcome: Outcome, at: int) -> None:
         """Record an ack: ``ok`` where the job was counted, ``fail`` where it was skipped."""
@@ -154,9 +167,11 @@ class History:
         """Record an extend and the deadline that it asked for or got."""
         self.rows.append(End("extend", topic, seq, lease, outcome, at, deadline))
 
-    def dead_letters(self, ids: Iterable[str], *, at: int = 0, deliveries: Iterable[int] = ()) -> None:
-        """Record payloads found in a dead-letter topic, and how often each was delivered; 0 is for not known."""
-        self.rows.append(Mark("dead_letter", list(ids), at, list(deliveries)))
+    def dead_letters(self, ids: Iterable[str], *, at: int = 0, tries: Iterable[int] = ()) -> None:
+        """Record payloads found in a dead-letter topic, and how often each was tried: its deliveries, where all of them
+        count. 0 is for not known.
+        """
+        self.rows.append(Mark("dead_letter", list(ids), at, list(tries)))
 
     def redriven(self, ids: Iterable[str], *, at: int = 0) -> None:
         """Record dead letters that were redriven: they may appear once more, under a new seq."""

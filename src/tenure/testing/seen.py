@@ -84,7 +84,7 @@ class Seen:
         if row.what == "power_loss":
             self.losses.append(row.at)
         if row.what == "dead_letter":
-            self.buried.update(zip(row.ids, row.deliveries, strict=False))
+            self.buried.update(zip(row.ids, row.tries, strict=False))
 
     def _place(self, topic: str, seqs: list[int], ids: list[str]) -> None:
         for seq, id in zip(seqs, ids, strict=False):

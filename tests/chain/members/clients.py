@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from random import Random
-from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Final, Literal, NamedTuple, TypeVar, Unpack, cast
 
 from tenure.broker.broker import Broker
 from tenure.chain.shipped import ShippedLog
@@ -16,8 +16,21 @@ from tenure.testing import History
 from tenure.testing.history import Outcome
 from tests.chain.members.machine import Machine
 from tests.lives.anomaly import Anomaly
+from tests.soak.worker import Isolation
 
-__all__ = ["DEAD", "DELIVERIES_MAX", "JOBS", "LOG", "TOPICS", "Client", "Producer", "Reader", "Worker", "id_of"]
+__all__ = [
+    "DEAD",
+    "DELIVERIES_MAX",
+    "JOBS",
+    "LOG",
+    "TOPICS",
+    "Client",
+    "Container",
+    "Producer",
+    "Reader",
+    "Worker",
+    "id_of",
+]
 
 T = TypeVar("T")
 
@@ -152,15 +165,24 @@ class Producer(Client):
 
 
 class Held(NamedTuple):
-    """A job of a claim: when it was claimed, and its count."""
+    """A job of a claim: when it was claimed, and how often its worker was lost before."""
 
     seq: int
     lease: str
     at: int
+    lost: int = 0
+
+
+Settling = Literal["ack", "nack", "return_jobs"]
 
 
 class Worker(Client):
     """Claims jobs under durable leases, and acks, nacks, extends or forgets them."""
+
+    @property
+    def node(self) -> str:
+        """The name under which it holds jobs now."""
+        return self.name
 
     async def run(self) -> None:
         while True:
@@ -175,13 +197,13 @@ class Worker(Client):
                 await self._extend(jobs)
             await self.settle("nack" if choice > 0.85 else "ack", jobs)
 
-    async def claim(self, count: int, lease_ms: int = LEASE_MS) -> list[Held]:
+    async def claim(self, count: int, lease_ms: int = LEASE_MS, **isolation: Unpack[Isolation]) -> list[Held]:
         """Claim, and record what is delivered at the time at which it was decided."""
         decided = [0]
 
         def act(broker: Broker) -> Awaitable[Grant]:
             decided[0] = self._now_ms()
-            return broker.claim(JOBS, node=self.name, max_count=count, lease_ms=lease_ms)
+            return broker.claim(JOBS, node=self.node, max_count=count, lease_ms=lease_ms, **isolation)
 
         try:
             grant = await self.call(act)
@@ -194,21 +216,22 @@ class Worker(Client):
                 job.seq,
                 id_of(job.data),
                 lease=lease,
-                node=self.name,
+                node=self.node,
                 deliveries=grant.deliveries(job.seq),
                 at=at,
                 deadline=at + lease_ms,
+                tries=grant.tries.get(job.seq, 0),
             )
-        return [Held(job.seq, lease, at) for job in grant.jobs]
+        return [Held(job.seq, lease, at, grant.lost.get(job.seq, 0)) for job in grant.jobs]
 
-    async def settle(self, what: Literal["ack", "nack"], jobs: list[Held]) -> None:
+    async def settle(self, what: Settling, jobs: list[Held]) -> None:
         """Send it until its outcome is known, or give up; an earlier copy may have done what a later one skips."""
-        seqs, lease, at = [job.seq for job in jobs], jobs[0].lease, self._now_ms()
+        node, seqs, lease, at = self.node, [job.seq for job in jobs], jobs[0].lease, self._now_ms()
         is_unknown = False
 
         def act(broker: Broker) -> Awaitable[Settled]:
-            settle = broker.ack if what == "ack" else broker.nack
-            return settle(JOBS, node=self.name, seqs=seqs, lease_id=lease)
+            settle: Callable[..., Awaitable[Settled]] = getattr(broker, what)
+            return settle(JOBS, node=node, seqs=seqs, lease_id=lease)
 
         try:
             for _ in range(4):
@@ -229,7 +252,7 @@ class Worker(Client):
 
     def _note(
         self,
-        what: Literal["ack", "nack"],
+        what: Settling,
         jobs: list[Held],
         at: int,
         outcomes: dict[int, Outcome],
@@ -246,7 +269,7 @@ class Worker(Client):
         otherwise: Outcome = "unknown"
         try:
             extended = await self.call(
-                lambda broker: broker.extend(JOBS, node=self.name, seqs=seqs, lease_ms=LEASE_MS, lease_id=lease)
+                lambda broker: broker.extend(JOBS, node=self.node, seqs=seqs, lease_ms=LEASE_MS, lease_id=lease)
             )
             outcomes, otherwise = dict.fromkeys(extended.deadlines, "ok"), "fail"
         except TenureError:
@@ -257,6 +280,63 @@ class Worker(Client):
             for job in jobs:
                 outcome = outcomes.get(job.seq, otherwise)
                 self._history.extend(JOBS, job.seq, lease=lease, outcome=outcome, at=at, deadline=at + LEASE_MS)
+
+
+class Container(Worker):
+    """A worker that isolates its leases: it dies with them, returns them, and begins what was lost before.
+
+    Each of its processes is a node of its own. A successor may say which jobs the last one had begun; otherwise their
+    leases run out.
+    """
+
+    def __init__(self, name: str, shared: Shared, random: Random) -> None:
+        super().__init__(name, shared, random)
+        self._lives = 0
+        self._taken: list[Held] = []
+        """The jobs that this process was given, settled or not."""
+
+    @property
+    def node(self) -> str:
+        return f"{self.name}.{self._lives}"
+
+    async def run(self) -> None:
+        while True:
+            await self.pause()
+            asked: Isolation = {"isolate": True, "group": self.name, "suspects": self._random.random() < 0.3}
+            jobs = await self.claim(self._random.choice((1, 2, 4)), **asked)
+            self._taken += jobs
+            choice = self._random.random()
+            if jobs and choice < 0.2:
+                await self.settle("return_jobs", jobs)
+            elif jobs and (await self._may_run(jobs)):
+                if choice > 0.65:
+                    await self._die(jobs)
+                else:
+                    await self.settle("nack" if choice < 0.3 else "ack", jobs)
+
+    async def _may_run(self, jobs: list[Held]) -> bool:
+        """Begin a job that was lost before; return whether what was claimed may be run. It is not repeated."""
+        careful = [job for job in jobs if job.lost]
+        if not careful:
+            return True
+        seq, lease = careful[0].seq, careful[0].lease
+        with suppress(TenureError, Unknown):
+            await self.call(lambda broker: broker.begin(JOBS, node=self.node, seq=seq, lease_id=lease))
+            return True
+        await self.settle("return_jobs", jobs)
+        return False
+
+    async def _die(self, jobs: list[Held]) -> None:
+        """End this process; the next one may say what became of its jobs."""
+        gone, taken, at = self.node, self._taken, self._now_ms()
+        begun = [job.seq for job in jobs if job.lost or self._random.random() < 0.5]
+        self._lives, self._taken = self._lives + 1, []
+        if self._random.random() < 0.5:
+            return
+        for job in taken:
+            self._history.release(JOBS, job.seq, lease=job.lease, at=at)
+        with suppress(TenureError, Unknown):
+            await self.call(lambda broker: broker.end_node(JOBS, node=gone, seqs=begun, exit_code=137))
 
 
 class Reader(Client):

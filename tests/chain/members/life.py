@@ -15,6 +15,7 @@ from unittest import mock
 from tenure.broker.broker import Broker
 from tenure.chain.settings import ChainSettings
 from tenure.chain.stored_checkpoint import CHECKPOINTS, StoredCheckpoint, segment_key
+from tenure.contract.provenance import read
 from tenure.core.state.snapshot import dump_state, dump_topic
 from tenure.core.state.state import State
 from tenure.errors import TenureError
@@ -28,6 +29,7 @@ from tests.chain.members.clients import (
     LOG,
     TOPICS,
     Client,
+    Container,
     Producer,
     Reader,
     Shared,
@@ -61,6 +63,7 @@ TRAITS: Final = (
     "orphan",
     "restart",
     "reply",
+    "container",
 )
 _END_S: Final = 120
 _MIB: Final = 1 << 20
@@ -90,6 +93,8 @@ def _engine_settings(random: Random, *, collects: bool) -> Settings:
         checkpoint_bytes=random.choice((500, 4_000)) if collects else 256 * _MIB,
         inline_sync_us=0,
         sync_interval_ms=20,
+        suspects_wait_ms=random.choice((100, 1_000, 30_000)),
+        begun_retry_ms=100,
     )
 
 
@@ -218,7 +223,7 @@ class Life:
             self._client("p0", Producer).run(JOBS),
             self._client("p1", Producer).run(LOG),
             self._client("w0", Worker).run(),
-            self._client("w1", Worker).run(),
+            self._client("w1", Container if "container" in self.traits else Worker).run(),
             *(self._client(f"r{at}", Reader).run(at) for at in range(self._machine_count)),
         ]
         self._clients = [asyncio.get_running_loop().create_task(each) for each in work]
@@ -271,7 +276,9 @@ class Life:
         else:
             raise Anomaly("stuck", "jobs are left that nobody can claim")
         letters = await self._read(worker, DEAD)
-        history.dead_letters([id_of(record.data) for record in letters])
+        origins = [read(record.meta) for record in letters]
+        tries = [(origin.tries or origin.deliveries) if origin else 0 for origin in origins]
+        history.dead_letters([id_of(record.data) for record in letters], tries=tries)
         records = await self._read(worker, LOG)
         history.watched(LOG, [record.seq for record in records], [id_of(record.data) for record in records], by="drain")
 
