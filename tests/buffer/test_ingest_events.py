@@ -49,8 +49,7 @@ async def test_events_of_a_server_reach_a_table_through_object_storage_once(s3_s
     url = s3_server.format(name=f"events-{secrets.token_hex(4)}")
     home = tmp_path / "data"
     flags = ("--events", url, "--set", "export.flush_ms=50", "--set", "export.restart_ms_min=10")
-    keys = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-    with serving(home, *flags, **keys) as running:
+    with serving(home, *flags) as running:
         work(running, rounds=20)
         kill_exporter(running)
         work(running, rounds=20)

@@ -53,7 +53,7 @@ class Running:
     def wait_until_ready(self) -> None:
         """Until its log is open, which may come after it listens."""
         with self.client() as client:
-            while client.get("/v0/ready").status_code == 503:
+            while self.process.poll() is None and client.get("/v0/ready").status_code == 503:
                 self._reader.join(0.01)
 
     def client(self, **options: Any) -> httpx.Client:
@@ -76,8 +76,10 @@ class Running:
 
 
 @contextmanager
-def serving(data: Path, *flags: str | Path, **variables: str) -> Iterator[Running]:
-    """A server on a data directory, stopped at the end; it is killed only where it does not stop."""
+def serving(data: Path, *flags: str | Path, is_awaited: bool = True, **variables: str) -> Iterator[Running]:
+    """A server on a data directory, stopped at the end; it is killed only where it does not stop. Its log is open,
+    unless that ``is_awaited`` not.
+    """
     command: list[str | Path] = [
         Path(sys.executable).with_name("tenure"),
         "serve",
@@ -99,6 +101,8 @@ def serving(data: Path, *flags: str | Path, **variables: str) -> Iterator[Runnin
         watchdog.cancel()
         assert line.startswith("listening on "), line + process.stderr.read()
         running = Running(process, line.split()[-1])
+        if is_awaited:
+            running.wait_until_ready()
         yield running
         running.stop()
     finally:
