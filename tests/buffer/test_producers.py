@@ -18,6 +18,8 @@ from tenure.testing.clock import ManualClock
 from tenure.testing.simstore import SimStore
 from tests.kit.buffers import consumed, folded, produced, quick
 
+UNSEEN = decide.Known(-1)
+
 
 def entry(name: str, producer: str, ordinal: int = 0) -> Entry:
     return Entry(name.ljust(26, "0"), 1, 1, "00000000", producer, ordinal, 0, 0)
@@ -78,7 +80,7 @@ async def test_a_producer_with_a_name_is_remembered_however_long_it_is_silent(si
 def test_the_newest_name_of_a_producer_is_the_largest_and_not_the_last():
     """An upload that was repeated has a later name, and may be committed before an earlier one."""
     state = begun(entry("5", "P", 0), entry("4", "P", 1))
-    assert state.producers["P"] == ProducerRecord(1, "5".ljust(26, "0"), 0)
+    assert state.producers["P"] == ProducerRecord(1, "5".ljust(26, "0"), 0, "4".ljust(26, "0"))
     assert after(state, Append([entry("6", "P", 2)])).producers["P"].newest_name == "6".ljust(26, "0")
 
 
@@ -141,14 +143,14 @@ def test_a_commit_in_doubt_of_a_forgotten_producer_is_not_repeated():
     mine = state.tail[0]
     state = after(state, *decide.forget(state, 80))
     with pytest.raises(Indeterminate):
-        decide.append(state, [mine], newest="", in_doubt=True, producers_max=80)
+        decide.append(state, [mine], known=UNSEEN, in_doubt=True, producers_max=80)
     above = entry(successor(state.forgotten), ids[0], 1)
-    assert decide.append(state, [above], newest="", in_doubt=True, producers_max=80) == [Append([above])]
+    assert decide.append(state, [above], known=UNSEEN, in_doubt=True, producers_max=80) == [Append([above])]
 
 
 def test_a_new_name_among_too_many_is_refused_and_a_known_one_is_not():
     state = begun(*(entry(f"{number:026}", f"name-{number}") for number in range(10)))
-    options = {"newest": None, "in_doubt": False, "producers_max": 10}
+    options = {"known": None, "in_doubt": False, "producers_max": 10}
     with pytest.raises(Invalid, match="producers_max") as caught:
         decide.append(state, [entry("5", "another")], **options)  # type: ignore[arg-type]
     assert caught.value.code == "too_many_producers"

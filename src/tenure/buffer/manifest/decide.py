@@ -6,13 +6,16 @@ way that it has succeeded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from tenure.buffer.manifest.format import Append, Drop, Entry, Epoch, Forget, Frontier, Op, Retain, Skip, State
 from tenure.buffer.manifest.keys import is_fresh_id, successor
+from tenure.buffer.manifest.producers import ProducerRecord
 from tenure.errors import Indeterminate, Invalid, LeaseLost, NotFound
 
 __all__ = [
+    "Known",
     "append",
     "drop",
     "fence",
@@ -29,16 +32,40 @@ __all__ = [
 _GROUPS_NAMED = 10
 
 
+class Known(NamedTuple):
+    """A producer's knowledge of its record: the last ordinal it has seen, and the names of its commits in doubt."""
+
+    ordinal: int
+    doubtful: Collection[str] = ()
+
+    def check(self, record: ProducerRecord, producer: str) -> None:
+        """Raise LeaseLost where another producer of this name moved the record, Indeterminate where it may have.
+
+        Each commit raises the ordinal, so one that did not move was moved by nobody. One that moved was moved last by
+        the entry with ``last_name``; names are drawn at random, so a name of this producer's was committed by it.
+        """
+        if record.ordinal == self.ordinal or record.last_name in self.doubtful:
+            return
+        if self.doubtful:
+            raise Indeterminate(
+                f"another producer named {producer} has committed while a commit of this one was in doubt: "
+                "look for its last batches before producing them again",
+                code="producer_fenced",
+            )
+        raise LeaseLost(
+            f"another producer named {producer} has committed: one at a time may use a name", code="producer_fenced"
+        )
+
+
 def append(
-    state: State, entries: Sequence[Entry], *, newest: str | None, in_doubt: bool, producers_max: int
+    state: State, entries: Sequence[Entry], *, known: Known | None, in_doubt: bool, producers_max: int
 ) -> list[Op] | None:
     """Append the entries that the state does not show yet; all are of one producer, with rising ordinals.
 
-    ``newest`` is the newest name that the producer has seen on its record. Any other name, except these entries' own,
-    was committed by another producer of the same name, and then an ordinal on the record proves nothing: raises
-    LeaseLost. Raises Indeterminate where an earlier attempt may have succeeded and its record is gone. Pass None for
-    producers whose ordinals always mean the same batches, whichever process commits them. Raises Invalid for a new name
-    where the manifest remembers ``producers_max`` names.
+    An ordinal on the record proves that an entry is committed only if this producer moved the record there: raises as
+    ``Known.check``. Pass None for producers whose ordinals always mean the same batches, whichever process commits
+    them. Raises Indeterminate where an earlier attempt may have succeeded and its record is gone, and Invalid for a new
+    name where the manifest remembers ``producers_max`` names.
     """
     record = state.producers.get(entries[0].producer)
     if record is None and not is_fresh_id(entries[0].producer):
@@ -48,15 +75,8 @@ def append(
                 f"the manifest remembers {names:,} producers with names: use one of them, or raise producers_max",
                 code="too_many_producers",
             )
-    if (
-        record is not None
-        and newest is not None
-        and record.newest_name not in {newest, *(entry.name for entry in entries)}
-    ):
-        raise LeaseLost(
-            f"another producer named {entries[0].producer} has committed: one at a time may use a name",
-            code="producer_fenced",
-        )
+    if record is not None and known is not None:
+        known.check(record, entries[0].producer)
     if record is None and in_doubt and any(entry.name < max(state.void, state.forgotten) for entry in entries):
         raise Indeterminate(
             "a commit was in doubt for so long that the manifest forgot this producer: "

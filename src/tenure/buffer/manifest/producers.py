@@ -18,11 +18,17 @@ _RECENT_MAX = 512
 
 
 class ProducerRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A producer's last commit: nothing at or below the ordinal is ever appended again."""
+    """A producer's last commit: nothing at or below the ordinal is ever appended again.
+
+    ``newest_name`` is the largest of its names, which void marks are compared with; ``last_name`` is that of the entry
+    with the ordinal, and shows whose commit it was. It is empty where a version that did not know it wrote the record
+    into a checkpoint.
+    """
 
     ordinal: int
     newest_name: str
     ts_ms: int
+    last_name: str = ""
 
 
 class Producers(Mapping[str, ProducerRecord]):

@@ -53,7 +53,7 @@ class Uploader:
         self._ready = asyncio.Event()
         self._ordinal = first_ordinal
         self._replays = replays
-        self._newest = self._newest_recorded()  # the newest name on our record, until our next commit
+        self._seen = self._recorded()
         self._committer = asyncio.create_task(self._commit_forever())
 
     @property
@@ -104,8 +104,7 @@ class Uploader:
 
     async def _upload(self, batch: PendingBatch) -> None:
         """Store the bytes under a new name."""
-        above = max(self._journal.state.void, self._newest)
-        name = self._names.next(self._journal.clock.wall_ms(), above=above)
+        name = self._names.next(self._journal.clock.wall_ms(), above=self._journal.state.void)
         await self._journal.retrying.create_own(batch_key(name), batch.data)
         batch.entry = Entry(
             name=name,
@@ -152,7 +151,7 @@ class Uploader:
                     partial(
                         _decide,
                         entries=entries,
-                        newest=None if self._replays else self._newest,
+                        seen=None if self._replays else self._seen,
                         producers_max=self._journal.settings.producers_max,
                     )
                 )
@@ -162,16 +161,16 @@ class Uploader:
                         self._journal.metrics.reuploads += 1
                         await self._upload(batch)
                 continue
-            self._newest = self._newest_recorded()
+            self._seen = self._recorded()
             seqs = await self._seqs(state, entries)
             for batch in batches:
                 batch.succeed(seqs[batch.ordinal])
             return
 
-    def _newest_recorded(self) -> str:
-        """Return the newest name that the manifest shows of this producer."""
+    def _recorded(self) -> int:
+        """Return the last ordinal that the manifest shows of this producer; -1 if none."""
         record = self._journal.state.producers.get(self._journal.id)
-        return "" if record is None else record.newest_name
+        return -1 if record is None else record.ordinal
 
     async def _seqs(self, state: State | None, entries: list[Entry]) -> dict[int, int]:
         """Return the sequence of each ordinal: from our own delta, or after a lost reply from the manifest."""
@@ -183,9 +182,11 @@ class Uploader:
 
 
 def _decide(
-    state: State, in_doubt: bool, *, entries: list[Entry], newest: str | None, producers_max: int
+    state: State, in_doubt: bool, *, entries: list[Entry], seen: int | None, producers_max: int
 ) -> list[Op] | None:
-    ops = decide.append(state, entries, newest=newest, in_doubt=in_doubt, producers_max=producers_max)
+    doubtful = [entry.name for entry in entries] if in_doubt else []
+    known = None if seen is None else decide.Known(seen, doubtful)
+    ops = decide.append(state, entries, known=known, in_doubt=in_doubt, producers_max=producers_max)
     if names := decide.void_names(state, entries):
         raise _MustUploadAgain(names)
     return ops
