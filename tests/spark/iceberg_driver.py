@@ -20,7 +20,7 @@ import pytest
 from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Conflict, Invalid, Overloaded, TenureError
 from tenure.spark.session.session import open_session, spark_version
-from tenure.spark.sinks.iceberg.marker import property_of
+from tenure.spark.sinks.iceberg.marker import Snapshot, property_of
 from tenure.spark.sinks.iceberg.sink import IcebergSink
 from tests.spark.crash_kill import SMALL, kill_once
 from tests.spark.crash_sinks import CASES
@@ -52,7 +52,7 @@ def users(spark: SparkSession, table: str) -> dict[str, tuple[int, int]]:
     return {row.user: (row._seq, row._index) for row in spark.table(table).collect()}
 
 
-def refused(kind: type[TenureError], code: str, call: Callable[[], None]) -> None:
+def refused(kind: type[TenureError], code: str, call: Callable[[], object]) -> None:
     with pytest.raises(kind) as caught:
         call()
     assert caught.value.code == code, str(caught.value)
@@ -75,9 +75,9 @@ def a_range_is_appended_once_also_between_commits_of_other_writers(spark: SparkS
     assert table.last_committed(spark, "B") is None
     table.write(rows(spark, 0, 0), commit(0, 0))
     rows(spark, 100, 100).writeTo("ice.db.appended").append()
-    table.write(rows(spark, 1, 2), commit(1, 2))
-    table.write(rows(spark, 1, 2), commit(1, 2))
-    table.write(rows(spark, 0, 0).where("false"), commit(3, 4))
+    assert table.write(rows(spark, 1, 2), commit(1, 2)) == 20
+    assert table.write(rows(spark, 1, 2), commit(1, 2)) is None
+    assert table.write(rows(spark, 0, 0).where("false"), commit(3, 4)) == 0
     assert table.last_committed(spark, "B") == 4
     assert table.last_committed(spark, "another") is None
     assert ids(spark.table("ice.db.appended")) == [*range(30), *range(1000, 1010)]
@@ -158,9 +158,9 @@ def a_merge_that_another_writer_overtook_is_done_again(spark: SparkSession) -> N
     name = "ice.db.overtaken"
 
     class Overtaken(IcebergSink):
-        def _publish(self, spark: SparkSession, commit: Commit) -> None:
+        def _publish(self, spark: SparkSession, commit: Commit) -> Snapshot:
             changes(spark, (0, 0, "eve", PUT)).writeTo(name).append()
-            super()._publish(spark, commit)
+            return super()._publish(spark, commit)
 
     table = IcebergSink(name, merge_keys=["user"])
     table.write(changes(spark, (0, 0, "ann", PUT)), commit(0, 0))

@@ -63,9 +63,10 @@ def test_a_range_is_appended_once_and_the_marker_outlives_the_clean_up_of_the_lo
     table = pickle.loads(pickle.dumps(DeltaSink(place, partition_by=["part"])))
     assert table.last_committed(spark, "B") is None
     for number in range(4):
-        table.write(rows(spark, number, number), commit(number, number))
-    table.write(rows(spark, 0, 0), commit(0, 0))  # a repeat adds nothing
-    table.write(rows(spark, 0, 0).where("false"), commit(4, 6))  # a range of which nothing is left moves the marker
+        assert table.write(rows(spark, number, number), commit(number, number)) == 10
+    assert table.write(rows(spark, 0, 0), commit(0, 0)) is None  # a repeat adds nothing
+    # A range of which nothing is left moves the marker.
+    assert table.write(rows(spark, 0, 0).where("false"), commit(4, 6)) == 0
     assert table.last_committed(spark, "B") == 6
     assert table.last_committed(spark, "another") is None
     assert ids(read(spark, place)) == list(range(40))
@@ -122,12 +123,12 @@ def test_the_newest_row_of_a_key_wins_and_a_replay_brings_no_deleted_key_back(sp
     place = tmp_path / "users"
     table = DeltaSink(place, merge_keys=["user"], delete_when="op = 'delete'")
     first = changes(spark, (0, 0, "ann", "put"), (0, 1, "bob", "put"), (1, 0, "ann", "put"), (1, 1, "cid", "put"))
-    table.write(first, commit(0, 1))
+    assert table.write(first, commit(0, 1)) == 3
     assert users(read(spark, place)) == {"ann": (1, 0), "bob": (0, 1), "cid": (1, 1)}
     second = changes(
         spark, (2, 0, "bob", "put"), (2, 1, "bob", "delete"), (2, 2, "dan", "delete"), (2, 3, "cid", "put")
     )
-    table.write(second, commit(2, 2))
+    assert table.write(second, commit(2, 2)) == 3
     after = {"ann": (1, 0), "cid": (2, 3)}
     assert users(read(spark, place)) == after
     table.write(first, commit(0, 1))

@@ -52,14 +52,14 @@ def test_spark_reads_each_committed_row_once_over_compactions(spark: SparkSessio
     written = list[int]()
     for number in range(12):
         if number in {1, 8, 9, 11}:
-            table.write(rows(spark, number, number), commit(number, number))
+            assert table.write(rows(spark, number, number), commit(number, number)) == 10
             written += range(number * 10, number * 10 + 10)
             assert ids(spark.read.parquet(str(at))) == written
         else:  # as an empty range, without Spark
             log = FileLog(Place(at).store(), Place(at).spark_url)
             background().run(table._commit(log, commit(number, number), "empty", []))
-    table.write(rows(spark, 9, 9), commit(9, 9))  # a repeat adds nothing
-    table.write(rows(spark, 0, 0).where("false"), commit(12, 14))
+    assert table.write(rows(spark, 9, 9), commit(9, 9)) is None  # a repeat adds nothing
+    assert table.write(rows(spark, 0, 0).where("false"), commit(12, 14)) == 0
     assert table.last_committed(spark, "B") == 14
     frame = spark.read.parquet(str(at))
     assert ids(frame) == written

@@ -48,9 +48,9 @@ def rows(spark: SparkSession, low: int, high: int) -> DataFrame:
 def test_a_range_is_there_once_and_its_staging_is_gone(spark: SparkSession, url: str):
     sink = PostgresSink(url, "once")
     assert sink.last_committed(spark, "B") is None
-    for _ in range(2):
-        sink.write(rows(spark, 0, 3), commit(0, 3))
-    sink.write(rows(spark, 0, 0).where("false"), commit(4, 6))  # without rows
+    assert sink.write(rows(spark, 0, 3), commit(0, 3)) == 40
+    assert sink.write(rows(spark, 0, 3), commit(0, 3)) is None
+    assert sink.write(rows(spark, 0, 0).where("false"), commit(4, 6)) == 0
     assert sink.last_committed(spark, "B") == 6
     assert sink.last_committed(spark, "another") is None
     assert asked(url, "SELECT count(*), count(DISTINCT id) FROM once") == [(40, 40)]
@@ -111,7 +111,7 @@ def test_rows_that_a_task_wrote_twice_are_taken_once(spark: SparkSession, url: s
         fill(self, *args)
 
     monkeypatch.setattr(PostgresSink, "_fill", twice)
-    sink.write(rows(spark, 0, 3), commit(0, 3))
+    assert sink.write(rows(spark, 0, 3), commit(0, 3)) == 40
     assert asked(url, "SELECT count(*), count(DISTINCT id) FROM twice") == [(40, 40)]
 
 

@@ -71,10 +71,10 @@ def test_a_range_is_stored_once_with_its_types(spark: SparkSession, tmp_path: Pa
     table = pickle.loads(pickle.dumps(make(tmp_path, partition_by=["part"])))
     assert table.needs((4, 3)).packages == ()
     assert table.last_committed(spark, "B") is None
-    table.write(rows(spark, 0, 1), commit(0, 1))
-    table.write(rows(spark, 0, 1), commit(0, 1))
-    table.write(rows(spark, 0, 1).where("false"), commit(2, 4))
-    table.write(rows(spark, 2, 2).selectExpr("*", "'x' AS joined"), commit(5, 5))
+    assert table.write(rows(spark, 0, 1), commit(0, 1)) == 20
+    assert table.write(rows(spark, 0, 1), commit(0, 1)) is None
+    assert table.write(rows(spark, 0, 1).where("false"), commit(2, 4)) == 0
+    assert table.write(rows(spark, 2, 2).selectExpr("*", "'x' AS joined"), commit(5, 5)) == 10
     assert table.last_committed(spark, "B") == 5
     assert table.last_committed(spark, "another") is None
     with pytest.raises(Conflict):

@@ -51,8 +51,12 @@ class SparkSink(Protocol):
         """Return the last sequence of the buffer that the table holds; None where it holds none, or is absent."""
         ...
 
-    def write(self, frame: DataFrame, commit: Commit) -> None:
+    def write(self, frame: DataFrame, commit: Commit) -> int | None:
         """Store the frame's rows and ``commit.high``, atomically; a commit that the table holds stores nothing.
+
+        Return the rows that this commit added, counted in the table and not in the frame: what is not the frame's count
+        was lost on the way. A MERGE returns the rows that it applied, the newest of each key. None where it cannot be
+        told, or the table held the commit before.
 
         It asks for the marker itself, first. Raises Conflict (``sink_moved``) where the range does not follow what the
         table holds, Invalid for rows that the table cannot take, Overloaded where it refuses for now, Indeterminate

@@ -60,8 +60,10 @@ class TopicSink:
         """Return the end of the newest range that is done. Raises what the staging directory's store raises."""
         return Staging(self._options.staging).done(self._writer(buffer))
 
-    def write(self, frame: DataFrame, commit: Commit) -> None:
+    def write(self, frame: DataFrame, commit: Commit) -> int | None:
         """Append the frame's rows, once; a range that was begun is completed from its record, without the frame.
+
+        Return the rows that were staged and appended.
 
         Raises as `SparkSink.write`, and Conflict (``batch_unfinished``, ``resume_expired``), NotFound for a topic that
         is not there.
@@ -72,11 +74,13 @@ class TopicSink:
         with open_client(options.url, retry_for_ms=options.retry_for_ms) as client:
             check_columns(rows.dtypes, topic_type=client.topic(options.topic).type)
             if is_held(commit, staging.done(batch.writer)) or resume(staging, client, batch):
-                return
+                return None
             staging_task = partial(stage_arrow, options=options, writer=batch.writer)
             found = rows.mapInArrow(staging_task, STAGED_COLUMNS).collect()
-            deliver(staging, client, batch, [parse_file(row["file"]) for row in found])
+            files = [parse_file(row["file"]) for row in found]
+            is_mine = deliver(staging, client, batch, files)
         staging.sweep(grace_ms=options.grace_ms)
+        return sum(file.rows for file in files) if is_mine else None
 
     def _writer(self, buffer: str) -> str:
         return writer_id("buffer", buffer, self.name, self._options.topic)

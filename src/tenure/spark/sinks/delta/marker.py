@@ -23,7 +23,7 @@ from tenure.spark.sinks.refusals import condition_of, unlogged
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["LogFiles", "log_files", "transaction_version"]
+__all__ = ["LogFiles", "log_files", "log_names", "transaction_version"]
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json)")
@@ -45,7 +45,7 @@ def transaction_version(spark: SparkSession, location: str, application: str) ->
     from pyspark.sql import functions as F  # noqa: N812
 
     log = f"{location.rstrip('/')}/_delta_log"
-    files = log_files(_names(spark, log))
+    files = log_files(log_names(spark, log))
     frames: list[DataFrame] = []
     reader = spark.read.schema(_TRANSACTIONS)
     if files.parquet:
@@ -86,7 +86,7 @@ def log_files(names: Iterable[str]) -> LogFiles:
     return LogFiles(tuple(name for name in parts if name.endswith(".parquet")), tuple(json))
 
 
-def _names(spark: SparkSession, log: str) -> list[str]:
+def log_names(spark: SparkSession, log: str) -> list[str]:
     """Return the names in the log's directory, listed by the driver alone; none where it is not there."""
     from pyspark.errors import AnalysisException
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -17,6 +18,7 @@ from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Invalid
 from tenure.spark.sinks.arguments import column_names, connector_of, quote_name
 from tenure.spark.sinks.delta.marker import transaction_version
+from tenure.spark.sinks.delta.stored import commit_rows
 from tenure.spark.sinks.files.table import FileTable
 from tenure.spark.sinks.merge import ORDER_BY, Merge, check_joining, merge_of
 from tenure.spark.sinks.nested import new_fields
@@ -96,8 +98,8 @@ class DeltaSink:
         """Return the newest application transaction in the table's log. Raises Corrupt for a log with a hole."""
         return self._last(spark, buffer, self.name)
 
-    def write(self, frame: DataFrame, commit: Commit) -> None:
-        """Append or merge the rows in one commit of the table.
+    def write(self, frame: DataFrame, commit: Commit) -> int | None:
+        """Append or merge the rows in one commit of the table; return what that commit says of them.
 
         Raises Conflict (``sink_moved``), Invalid (``sink_rejected``) for rows that the table cannot take, Overloaded
         (``table_busy``) where another writer came between, Indeterminate where the outcome is unknown.
@@ -110,12 +112,22 @@ class DeltaSink:
             return is_held(commit, self._last(spark, commit.buffer, commit.sink))
 
         if holds():
-            return
+            return None
         with named_refusals(commit, holds):
             if self._merge is None:
                 self._append(frame, {"txnAppId": _application(commit), "txnVersion": str(commit.high)})
             else:
                 self._merge_rows(frame, commit, self._merge)
+        return self._stored(spark, commit)
+
+    def _stored(self, spark: SparkSession, commit: Commit) -> int | None:
+        """Return how many rows the commit added, or merged. It is there: an error here must not hide that."""
+        with suppress(Exception):
+            location = self._location(spark)
+            if location is not None:
+                found = commit_rows(spark, location, _application(commit), commit.high)
+                return found.added if self._merge is None else found.merged
+        return None
 
     def _last(self, spark: SparkSession, buffer: str, sink: str) -> int | None:
         location = self._location(spark)

@@ -7,6 +7,7 @@ delta-rs cannot write tables with deletion vectors; a MERGE by key is not offere
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["SmallDelta"]
+
+_LOOKED_AT_MAX = 8
 
 
 class SmallDelta:
@@ -74,8 +77,8 @@ class SmallDelta:
         """
         return self._last(buffer, self.name)
 
-    def write(self, frame: DataFrame, commit: Commit) -> None:
-        """Collect the rows, then append them in one commit of the table.
+    def write(self, frame: DataFrame, commit: Commit) -> int | None:
+        """Collect the rows, then append them in one commit of the table; return what its history says of them.
 
         Raises Conflict (``sink_moved``), Invalid (``too_large_for_driver``, ``sink_rejected``), Overloaded
         (``table_busy``) where another writer came between, Indeterminate where the outcome is unknown.
@@ -83,7 +86,7 @@ class SmallDelta:
         from tenure.buffer.ingest.delta import ArrowDeltaSink
 
         if is_held(commit, self._last(commit.buffer, commit.sink)):
-            return
+            return None
         rows = to_driver(frame, rows_max=self._rows_max, bytes_max=self._bytes_max)
         table = ArrowDeltaSink(
             self._uri,
@@ -95,7 +98,7 @@ class SmallDelta:
         )
         written = background().run(table.write(commit, [rows]))
         if written.outcome is Outcome.COMMITTED or is_held(commit, self._last(commit.buffer, commit.sink)):
-            return
+            return self._stored(commit)
         if says_disk_full(written.why):
             raise disk_full(commit, written.why)
         match written.outcome:
@@ -105,6 +108,18 @@ class SmallDelta:
                 raise Indeterminate(written.why)
             case _:
                 raise Invalid(f"the table cannot take the rows of {commit}: {written.why}", code="sink_rejected")
+
+    def _stored(self, commit: Commit) -> int | None:
+        """Return the rows that the commit added; None where it is no longer among the newest of the table."""
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        with suppress(DeltaError, OSError):  # the rows are there
+            history = DeltaTable(self._uri, storage_options=self._storage_options or None).history(_LOOKED_AT_MAX)
+            for entry in history:
+                if entry.get("tenure_commit") == str(commit):
+                    return int(entry["operationMetrics"]["num_added_rows"])
+        return None
 
     def _last(self, buffer: str, sink: str) -> int | None:
         from deltalake import DeltaTable

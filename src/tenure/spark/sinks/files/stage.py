@@ -13,9 +13,11 @@ import hashlib
 import re
 import secrets
 import shutil
+from collections.abc import Sequence
 
 from tenure.buffer.ingest.sink import Commit
 from tenure.objects.retrying import RetryingStore
+from tenure.spark.sinks.files.footer import read_footer
 from tenure.spark.sinks.files.lines import Line, file_line
 from tenure.spark.sinks.files.log import LogState
 from tenure.spark.sinks.places import Place
@@ -55,6 +57,17 @@ class Stage:
         prefix = f"{self.key}/"
         found = [info async for info in self._retrying.list_objects(prefix) if _is_data(info.key.removeprefix(prefix))]
         return list(await asyncio.gather(*(one(info.key, info.bytes, info.modified_ms) for info in found)))
+
+    async def count_rows(self, lines: Sequence[Line]) -> int:
+        """Return the rows of published files, by their footers. Raises Corrupt (``table_file_damaged``)."""
+        gate = asyncio.Semaphore(_COPIES_MAX)
+
+        async def one(line: Line) -> int:
+            async with gate:
+                footer = await read_footer(self._retrying, self._place.key_of(line.path), line.size)
+                return int(footer.num_rows)
+
+        return sum(await asyncio.gather(*map(one, lines)))
 
     async def clean(self, state: LogState) -> None:
         """Remove every attempt that is part of the log or can no longer be, this one among them."""

@@ -118,8 +118,8 @@ class FileTable:
         """
         return background().run(self._log().read()).last_committed(buffer, self.name)
 
-    def write(self, frame: DataFrame, commit: Commit) -> None:
-        """Write the rows beside the table, then name their files in its log.
+    def write(self, frame: DataFrame, commit: Commit) -> int | None:
+        """Write the rows beside the table, then name their files in its log; return the rows in those files.
 
         Raises Conflict (``sink_moved``), Invalid for columns that Parquet cannot hold or that are not there,
         Overloaded (``disk_full``, ``table_unavailable``, ``table_busy``) where the table refuses for now, Denied
@@ -128,22 +128,24 @@ class FileTable:
         self._check(frame)
         log = self._log()
         if is_held(commit, background().run(log.read()).last_committed(commit.buffer, commit.sink)):
-            return
+            return None
         stage = Stage(self._place, log.retrying, commit)
         try:
             with named_causes(_not_there(commit)):
                 self._stage(frame, stage)
                 lines = background().run(stage.publish())
+                stored = background().run(stage.count_rows(lines))
         except Exception:
             # A successor that has committed the range removes what this driver is writing.
             if is_held(commit, background().run(log.read()).last_committed(commit.buffer, commit.sink)):
-                return
+                return None
             with contextlib.suppress(TenureError):  # a full disk may have no room for this either
                 background().run(stage.discard())
             raise
         state = background().run(self._commit(log, commit, stage.attempt, lines))
         with contextlib.suppress(TenureError):  # the rows are there; the next write removes what is left now
             background().run(stage.clean(state))
+        return stored if state.marks[commit.buffer, commit.sink].attempt == stage.attempt else None
 
     def skip(self, commit: Commit) -> None:
         """Commit a range that has no rows for this table, without a job of Spark's. Raises as ``write`` does."""

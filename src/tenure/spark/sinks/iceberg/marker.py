@@ -27,6 +27,8 @@ class Snapshot(NamedTuple):
     staged_as: str | None
     published_as: str | None
     noted_as: str | None = None
+    added: int | None = None
+    """Rows that it added."""
 
 
 def wap_id_of(commit: Commit) -> str:

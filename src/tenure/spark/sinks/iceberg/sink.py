@@ -99,8 +99,8 @@ class IcebergSink:
         """Return the newest of our snapshots in the main branch, or the table property where they have expired."""
         return self._last(spark, buffer, self.name)
 
-    def write(self, frame: DataFrame, commit: Commit) -> None:
-        """Stage the rows, then publish them.
+    def write(self, frame: DataFrame, commit: Commit) -> int | None:
+        """Stage the rows, then publish them; return what the snapshot says of rows that were appended.
 
         Raises Conflict (``sink_moved``), Invalid (``sink_rejected``) for rows that the table cannot take, Overloaded
         (``table_busy``) where another writer came between, Indeterminate where the outcome is unknown.
@@ -112,13 +112,15 @@ class IcebergSink:
         def holds() -> bool:
             return is_held(commit, self._last(spark, commit.buffer, commit.sink))
 
+        stored: int | None = None
         with named_refusals(commit, holds):
             if not holds():
                 with session_conf(spark, {}):  # not during a write that is staged
                     self._prepare(frame)
                 self._stage(frame, commit)
-                self._publish(spark, commit)
+                stored = self._publish(spark, commit).added
             self._remember(spark, commit)
+        return None if self._merge is not None else stored
 
     # The marker
 
@@ -149,6 +151,7 @@ class IcebergSink:
         """Return all that have not expired yet, by their number."""
         columns = ["snapshot_id", "parent_id", "unix_millis(committed_at)"]
         columns += ["summary['wap.id']", "summary['published-wap-id']", "summary['tenure.commit']"]
+        columns += ["coalesce(cast(summary['added-records'] AS bigint), 0)"]
         found = spark.table(f"{self._target}.snapshots").selectExpr(*columns).collect()
         return {row[0]: Snapshot(*row) for row in found}
 
@@ -211,8 +214,8 @@ class IcebergSink:
     def _append(self, frame: DataFrame) -> None:
         frame.writeTo(self._target).append()
 
-    def _publish(self, spark: SparkSession, commit: Commit) -> None:
-        """Make the newest snapshot that was staged for the commit a part of the main branch.
+    def _publish(self, spark: SparkSession, commit: Commit) -> Snapshot:
+        """Make the newest snapshot that was staged for the commit a part of the main branch, and return it.
 
         It is published by its number, not by its identity: ``publish_changes`` refuses an identity that was staged
         twice, and a dead driver may have staged it before.
@@ -227,6 +230,7 @@ class IcebergSink:
             raise Overloaded(f"another writer changed the table while {commit} was merged", code="table_busy")
         catalog, table = quote_name(self._parts[0]), ".".join(map(quote_name, self._parts[1:]))
         spark.sql(f"CALL {catalog}.system.cherrypick_snapshot('{table}', {staged.number})").collect()
+        return staged
 
 
 def _head(properties: Mapping[str, str]) -> int | None:

@@ -84,8 +84,8 @@ class SmallIceberg:
         """
         return self._last(buffer, self.name)
 
-    def write(self, frame: DataFrame, commit: Commit) -> None:
-        """Collect the rows, then append them and the marker in one commit of the table.
+    def write(self, frame: DataFrame, commit: Commit) -> int | None:
+        """Collect the rows, then append them and the marker in one commit; return what its snapshot says of them.
 
         Raises Conflict (``sink_moved``), Invalid (``too_large_for_driver``, ``sink_rejected``), Overloaded
         (``table_busy``) where another writer came between, Indeterminate where the outcome is unknown.
@@ -94,17 +94,17 @@ class SmallIceberg:
 
         table = self._load()
         if table is not None and is_held(commit, _marker(table, commit.buffer, commit.sink)):
-            return
+            return None
         rows = to_driver(frame, rows_max=self._rows_max, bytes_max=self._bytes_max)
         try:
             if table is None:
                 table = self._create(rows.schema)
                 if is_held(commit, _marker(table, commit.buffer, commit.sink)):
-                    return
+                    return None
             self._append(table, rows, commit)
         except CommitFailedException as error:
             if is_held(commit, self._last(commit.buffer, commit.sink)):
-                return
+                return None
             raise Overloaded(
                 f"another writer changed the table while {commit} was written", code="table_busy"
             ) from error
@@ -114,6 +114,7 @@ class SmallIceberg:
             if says_disk_full(str(error)):
                 raise disk_full(commit, str(error)) from error
             raise Indeterminate(f"{commit} may not be in the table: {error}") from error
+        return _stored(table, commit)
 
     def _append(self, table: Table, rows: pa.Table, commit: Commit) -> None:
         from pyiceberg.table import TableProperties
@@ -168,7 +169,16 @@ def _marker(table: Table, buffer: str, sink: str) -> int | None:
     return held_high(snapshots, table.metadata.current_snapshot_id, buffer=buffer, sink=sink, remembered=remembered)
 
 
+def _stored(table: Table, commit: Commit) -> int | None:
+    """Return the rows that the commit's snapshot added."""
+    head = table.current_snapshot()
+    if head is None or head.summary is None or head.summary.additional_properties.get("tenure.commit") != str(commit):
+        return None
+    return int(head.summary.additional_properties.get("added-records", 0))
+
+
 def _snapshot(found: IcebergSnapshot) -> Snapshot:
     summary = {} if found.summary is None else found.summary.additional_properties
-    names = [summary.get(key) for key in ("wap.id", "published-wap-id", "tenure.commit")]
-    return Snapshot(found.snapshot_id, found.parent_snapshot_id, found.timestamp_ms, *names)
+    staged_as, published_as, noted_as = map(summary.get, ("wap.id", "published-wap-id", "tenure.commit"))
+    place = found.snapshot_id, found.parent_snapshot_id, found.timestamp_ms
+    return Snapshot(*place, staged_as, published_as, noted_as)

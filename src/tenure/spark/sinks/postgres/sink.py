@@ -129,8 +129,8 @@ class PostgresSink:
         with self._connect() as connection:
             return self._read_marker(connection, buffer, self.name)
 
-    def write(self, frame: DataFrame, commit: Commit) -> None:
-        """Fill a staging table, then move its rows and the marker in one transaction.
+    def write(self, frame: DataFrame, commit: Commit) -> int | None:
+        """Fill a staging table, then move its rows and the marker in one transaction; return the rows it inserted.
 
         Raises Conflict (``sink_moved``), Invalid for rows that the table cannot take, Denied where the user may not,
         Overloaded where the database refuses for now, Indeterminate where the answer to the commit was lost.
@@ -141,7 +141,7 @@ class PostgresSink:
         staging = Staging.of(commit, self._schema, self._table)
         with self._connect() as connection:
             if is_held(commit, self._read_marker(connection, commit.buffer, commit.sink)):
-                return
+                return None
             self._prepare(connection)
             staging.create(connection, columns)
         try:
@@ -149,16 +149,17 @@ class PostgresSink:
         except Exception as error:
             # A successor that has committed the range removes the table that this driver is filling.
             if self._holds(commit):
-                return
+                return None
             refused = translate_task(error, self._address) or transient_error(error, f"{commit} is not in the table")
             if refused is not None:
                 raise refused from None
             raise
         with self._connect() as connection:
-            self._commit(connection, commit, columns, staging)
+            stored = self._commit(connection, commit, columns, staging)
             with contextlib.suppress(psycopg.Error):  # the rows are there; the next write removes what is left now
                 last = self._read_marker(connection, commit.buffer, commit.sink)
                 drop_held(connection, staging, last=last)
+        return stored
 
     # Spark
 
@@ -205,8 +206,11 @@ class PostgresSink:
 
     def _commit(
         self, connection: psycopg.Connection[Any], commit: Commit, columns: list[Column], staging: Staging
-    ) -> None:
-        """Move rows and marker in one transaction. Raises Overloaded (``staging_lost``) where the rows are gone."""
+    ) -> int | None:
+        """Move rows and marker in one transaction, and return the rows; None where the table holds the range.
+
+        Raises Overloaded (``staging_lost``) where the rows are gone.
+        """
         import psycopg
         from psycopg import sql
 
@@ -217,11 +221,12 @@ class PostgresSink:
         identity = [commit.buffer, commit.sink, self._target]
         connection.execute(self._sql(_CLAIM), identity)
         row = connection.execute(self._sql(_SELECT + " FOR UPDATE"), identity).fetchone()
+        stored: int | None = None
         if is_held(commit, row[0] if row is not None else None):
             connection.rollback()
         else:
             staging.demand_whole(connection)
-            connection.execute(staging.move(self._table, self._widen(connection, columns)))
+            stored = connection.execute(staging.move(self._table, self._widen(connection, columns))).rowcount
             connection.execute(self._sql(_UPDATE), [commit.low, commit.high, commit.schema_version, *identity])
             try:
                 connection.commit()
@@ -229,6 +234,7 @@ class PostgresSink:
                 text = self._address.scrub(str(error)).strip()
                 raise Indeterminate(f"the answer to the commit of {commit} was lost: {text}") from None
         connection.autocommit = True
+        return stored
 
     def _widen(self, connection: psycopg.Connection[Any], columns: list[Column]) -> list[Taken]:
         """Create the table if absent, and the columns that it lacks; return which column takes which."""
