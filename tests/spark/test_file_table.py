@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import functions as f
 
 from tenure.buffer.ingest.sink import Commit
-from tenure.errors import Conflict, Invalid
+from tenure.errors import Conflict, Corrupt, Invalid
 from tenure.objects.background import BackgroundLoop, background
 from tenure.spark.jobs.compact_table import CompactedTable, compact_table
 from tenure.spark.sinks.files.log import FileLog
@@ -72,6 +72,40 @@ def test_spark_reads_each_committed_row_once_over_compactions(spark: SparkSessio
     assert {pq.read_metadata(path).row_group(0).column(0).compression for path in files(at)} == {"ZSTD"}
     with pytest.raises(Invalid, match="compression is one of zstd"):
         FileTable(at, compression="zip")
+
+
+def test_partitions_whose_columns_begin_with_an_underscore_keep_their_rows(spark: SparkSession, tmp_path: Path):
+    table = FileTable(tmp_path, partition_by=["_day", "_x"])
+    for number in range(3):
+        frame = rows(spark, number, number).selectExpr("id", "day AS _day", "id % 2 AS _x")
+        assert table.write(frame, commit(number, number)) == 10
+    at, data = str(tmp_path), [*tmp_path.rglob("*.parquet")]
+    assert ids(spark.read.parquet(at)) == list(range(30))
+    assert ids(spark.read.parquet(at).where("_day = 'd 1:'")) == list(range(1, 30, 2))
+    assert {*map(str, data)} == set(files(at))
+    assert compact_table(spark, at, files_min=2, keep_ms=0) == CompactedTable(len(data), 2)
+    assert ids(spark.read.parquet(at).where("_x = 0")) == list(range(0, 30, 2))
+    assert {*map(str, tmp_path.rglob("*.parquet"))} == set(files(at))
+    with pytest.raises(Invalid, match="hidden from Spark"):
+        FileTable(at, partition_by=[".day"])
+
+
+def test_rows_that_are_lost_on_the_way_fail_the_range(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    table, seen = FileTable(tmp_path), list[str]()
+
+    def forgets_one(path: str) -> bool:
+        seen.append(path)
+        return path.endswith(".parquet") and "/" not in path and "part-00001" not in path
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tenure.spark.sinks.files.stage._is_data", forgets_one)
+        with pytest.raises(Corrupt, match=r"10 rows of .* were written, and the files .* hold 5") as caught:
+            table.write(rows(spark, 0, 0), commit(0, 0))
+    assert caught.value.code == "table_rows_differ"
+    assert (files(tmp_path), table.last_committed(spark, "B"), len(seen) > 1) == ([], None, True)
+    assert table.write(rows(spark, 0, 0), commit(0, 0)) == 10
 
 
 def test_what_was_not_committed_is_not_read(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -102,5 +102,8 @@ class Stage:
 
 
 def _is_data(path: str) -> bool:
-    """Return whether Spark's readers would take it; not its marks, checksums and files of uncommitted tasks."""
-    return not any(part.startswith(("_", ".")) for part in path.split("/"))
+    """Return whether Spark's readers would take it; not its marks, checksums and files of uncommitted tasks.
+
+    A name that begins with ``_`` is hidden unless it is the directory of a partition, ``_day=2026-11-15``.
+    """
+    return not any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))

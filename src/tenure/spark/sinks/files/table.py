@@ -8,18 +8,19 @@ in ``stage``.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tenure.buffer.ingest.sink import Commit
-from tenure.errors import Invalid, Overloaded, TenureError
+from tenure.errors import Corrupt, Invalid, Overloaded, TenureError
 from tenure.objects.background import background
 from tenure.spark.jobs.causes import named_causes
 from tenure.spark.sinks.arguments import column_names
 from tenure.spark.sinks.files.lines import Line, Mark
 from tenure.spark.sinks.files.log import ATTEMPTS_MAX, FileLog, LogState
 from tenure.spark.sinks.files.stage import Stage
+from tenure.spark.sinks.given import count_given
 from tenure.spark.sinks.places import Place
 from tenure.spark.sinks.protocol import Needs, is_held
 
@@ -94,6 +95,8 @@ class FileTable:
         self.schema_version = schema_version
         self._place = Place(where)
         self._partition_by = column_names(partition_by)
+        if hidden := [column for column in self._partition_by if column.startswith(".")]:
+            raise Invalid(f"partitioned by {', '.join(hidden)}, the files would be hidden from Spark: rename it")
         self._rows_per_file_max = rows_per_file_max
         if compression not in _COMPRESSIONS:
             raise Invalid(f"compression is one of {', '.join(_COMPRESSIONS)}, not {compression!r}")
@@ -132,9 +135,10 @@ class FileTable:
         stage = Stage(self._place, log.retrying, commit)
         try:
             with named_causes(_not_there(commit)):
-                self._stage(frame, stage)
+                given = self._stage(frame, stage)
                 lines = background().run(stage.publish())
                 stored = background().run(stage.count_rows(lines))
+                _check_rows(commit, given(), stored)
         except Exception:
             # A successor that has committed the range removes what this driver is writing.
             if is_held(commit, background().run(log.read()).last_committed(commit.buffer, commit.sink)):
@@ -160,12 +164,14 @@ class FileTable:
         if set(frame.columns) == set(self._partition_by):
             raise Invalid("the rows have no column beside those of the partitions")
 
-    def _stage(self, frame: DataFrame, stage: Stage) -> None:
+    def _stage(self, frame: DataFrame, stage: Stage) -> Callable[[], int | None]:
+        """Write the files of the attempt; return a function that tells how many rows they were given."""
         from pyspark.errors import AnalysisException
 
         try:
             # With the second algorithm a task that dies while it commits leaves a part of its files.
-            writer = make_nullable(frame).write.option("mapreduce.fileoutputcommitter.algorithm.version", "1")
+            rows, given = count_given(make_nullable(frame))
+            writer = rows.write.option("mapreduce.fileoutputcommitter.algorithm.version", "1")
             if self._partition_by:
                 writer = writer.partitionBy(*self._partition_by)
             if self._rows_per_file_max is not None:
@@ -173,6 +179,7 @@ class FileTable:
             writer.option("compression", self._compression).mode("error").parquet(stage.spark_path)
         except AnalysisException as error:
             raise Invalid(f"the table cannot take the rows: {error}", code="sink_rejected") from error
+        return given
 
     async def _commit(self, log: FileLog, commit: Commit, attempt: str, lines: list[Line]) -> LogState:
         """Name the files in the log, after a state that the range follows; return the state that holds it."""
@@ -189,6 +196,16 @@ class FileTable:
                 return state
             await log.retrying.pause(turn, 250)
         raise Overloaded("others commit to the table all the time", code="table_busy")
+
+
+def _check_rows(commit: Commit, given: int | None, stored: int) -> None:
+    """Raise Corrupt (``table_rows_differ``) where the files do not hold the rows that were written."""
+    if given is not None and given != stored:
+        raise Corrupt(
+            f"{given:,} rows of {commit} were written, and the files that were published for them hold {stored:,}: "
+            "nothing was committed. Run it again; if it stays so, report it with the table's partition_by",
+            code="table_rows_differ",
+        )
 
 
 def _not_there(commit: Commit) -> str:
