@@ -11,14 +11,13 @@ from tenure.spark.decode import MALFORMED, decoded, read_schema
 from tenure.spark.pipeline.file.functions import load_function
 from tenure.spark.pipeline.file.queries import Views, query_of
 from tenure.spark.pipeline.file.sections import Pipeline
+from tenure.spark.pipeline.rows.deduplicate import PLACE, drop_duplicates, mark_duplicates
 from tenure.spark.toml_lines import KeyPath, problems_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["Stages", "empty_range", "without_malformed"]
-
-_PLACE = ("_seq", "_index")
 
 
 class Stages:
@@ -65,18 +64,13 @@ class Stages:
         wanted = self._pipeline.deduplicate
         if wanted is None:
             return rows
-        missing = [name for name in (*wanted.keys, *_PLACE) if name not in rows.columns]
+        missing = [name for name in (*wanted.keys, *PLACE) if name not in rows.columns]
         if missing:
             raise problems_error(
                 [self._pipeline.located.problem(("deduplicate", "keys"), f"the rows have no {', '.join(missing)}")],
                 code="bad_step",
             )
-        from pyspark.sql import Window
-        from pyspark.sql import functions as f
-
-        order = [f.col(name).desc() if wanted.keep == "last" else f.col(name).asc() for name in _PLACE]
-        rank = f.row_number().over(Window.partitionBy(*wanted.keys).orderBy(*order))
-        return rows.withColumn("_rank", rank).where(f.col("_rank") == 1).drop("_rank")
+        return drop_duplicates(mark_duplicates(rows, wanted))
 
 
 def empty_range(spark: SparkSession) -> DataFrame:
