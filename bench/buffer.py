@@ -36,9 +36,8 @@ def entries_of(size: int, total: int) -> list[bytes]:
 async def produce(home: Path, entries: Sequence[bytes], per_call: int) -> tuple[float, list[bytes]]:
     """Seconds until everything is durable, and the objects that were written."""
     store = open_store(f"file://{home}")
-    settings = BufferSettings(flush_bytes=16 << 20)
     calls = [entries[first : first + per_call] for first in range(0, len(entries), per_call)]
-    async with Producer(store, settings=settings) as producer:
+    async with Producer(store) as producer:
         started = time.perf_counter()
         for call in calls:
             await producer.produce(call)
@@ -178,7 +177,8 @@ async def read_ahead(root: Path) -> list[Row]:
 async def latency(root: Path) -> None:
     store = open_store(f"file://{root}/latency")
     took: list[float] = []
-    async with Producer(store) as producer, Consumer(store, settings=BufferSettings(poll_ms=10)) as consumer:
+    settings = BufferSettings(flush_interval_ms=100, poll_ms=10)
+    async with Producer(store, settings=settings) as producer, Consumer(store, settings=settings) as consumer:
 
         async def write() -> None:
             for _ in range(1_000):

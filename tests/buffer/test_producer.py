@@ -19,9 +19,9 @@ LATER = 3_600_000
 
 async def test_a_batch_is_flushed_by_bytes_by_time_and_on_request(sim: SimStore):
     async with Producer(sim, settings=quick(flush_bytes=100, flush_interval_ms=LATER)) as producer:
-        full = await producer.produce([b"x" * 60])
-        waiting = await producer.produce([b"x" * 60])  # does not fit in with the first
-        await full.durable()
+        full = [await producer.produce([b"x" * 60]) for _ in range(2)]
+        waiting = await producer.produce([b"x" * 60])  # begins another
+        await asyncio.gather(*(handle.durable() for handle in full))
         assert not waiting.done
         await producer.flush()
         assert waiting.done

@@ -19,10 +19,12 @@ class BufferSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Limits and times of producers, consumers and collectors."""
 
     # Producing
-    flush_bytes: int = 64 * MIB
-    """A batch is flushed when its entries reach this many bytes."""
-    flush_interval_ms: int = 100
-    """A batch is flushed this long after its first entry."""
+    flush_bytes: int = 16 * MIB
+    """A batch is flushed when its entries reach this many bytes, or half of what may be in flight."""
+    flush_interval_ms: int = 1_000
+    """A batch is flushed this long after its first entry, if no caller waits for it: later means fewer requests."""
+    flush_awaited_ms: int = 100
+    """A batch is flushed this long after its first entry, once a caller waits for it by ``durable()``."""
     inflight_bytes_max: int = 256 * MIB
     """Entry bytes that a producer holds, from produce until they are durable; produce waits beyond."""
     inflight_calls_max: int = 100_000

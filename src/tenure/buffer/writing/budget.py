@@ -25,6 +25,15 @@ class Budget:
         """Return whether ``acquire`` would wait."""
         return bool(self._waiting) or not self._fits(weight)
 
+    @property
+    def is_awaited(self) -> bool:
+        """Return whether callers wait for room."""
+        return bool(self._waiting)
+
+    def is_half(self, weight: int, calls: int) -> bool:
+        """Return whether this is half of what may be held: a batch that gathers more would stop its callers."""
+        return 2 * weight >= self._bytes_max or 2 * calls >= self._calls_max
+
     async def acquire(self, weight: int) -> None:
         """Take ``weight`` bytes and one call, waiting for them if need be."""
         if not self.is_full(weight):

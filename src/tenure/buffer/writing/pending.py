@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -27,9 +27,15 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class PendingBatch:
-    """A batch that gathers produce calls, and is then uploaded and committed."""
+    """A batch that gathers produce calls, and is then uploaded and committed.
 
-    def __init__(self) -> None:
+    ``awaited`` is called with it whenever a caller begins to wait for its outcome.
+    """
+
+    def __init__(self, awaited: Callable[[PendingBatch], None]) -> None:
+        loop = asyncio.get_running_loop()
+        self.begun_s = loop.time()
+        self._awaited = awaited
         self.calls: list[tuple[Sequence[bytes], Range]] = []
         self.count = 0
         self.bytes = 0
@@ -42,7 +48,7 @@ class PendingBatch:
         self.error: Exception | None = None
         self.is_reported = False
         """Whether a caller waits, or has waited, for the outcome."""
-        self.done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.done: asyncio.Future[int] = loop.create_future()
         self.done.add_done_callback(_look)
 
     def add(self, entries: Sequence[bytes], size: int, metadata: bytes, now_ms: int) -> WriteHandle:
@@ -54,6 +60,12 @@ class PendingBatch:
         self.footer_bytes += footer_bytes_of(metadata)
         self.weight += weight_of(size + len(metadata), len(entries))
         return handle
+
+    async def outcome(self) -> int:
+        """Wait for the sequence, and report that a caller waits; raises the failure."""
+        self.is_reported = True
+        self._awaited(self)
+        return await asyncio.shield(self.done)
 
     def succeed(self, seq: int) -> None:
         if not self.done.done():
@@ -96,7 +108,7 @@ class WriteHandle:
     async def durable(self) -> Position:
         """Wait until the entries are stored and their location is committed, and return it; raises the failure.
 
-        It does not mean that a consumer has seen them, or that any database has.
+        Their batch is flushed ``flush_awaited_ms`` after its first entry, or at once where that has passed. Durable
+        does not mean that a consumer has seen them, or that any database has.
         """
-        self._batch.is_reported = True
-        return Position(await asyncio.shield(self._batch.done), self._start, self.count)
+        return Position(await self._batch.outcome(), self._start, self.count)

@@ -146,8 +146,8 @@ class Producer:
         weight = weight_of(size + len(metadata), len(entries))
         self._raise_if_over()
         await self._turns.take(self._under_way)
-        if self._budget.is_full(weight):
-            self._seal()  # waiting for the timer would only delay us
+        if self._gathering is not None and self._budget.is_full(weight):
+            self._seal_at_age(0)  # it may hold the room; those who are let in together still gather in it
         await self._budget.acquire(weight)
         try:
             self._raise_if_over()
@@ -250,25 +250,43 @@ class Producer:
         return None if oldest is None else oldest.done
 
     def _gather(self, entries: Sequence[bytes], size: int, metadata: bytes) -> WriteHandle:
-        """Add the call to the batch being gathered, and flush a batch that has become large enough."""
+        """Add the call to the batch being gathered, and seal a batch that has become large enough."""
         now_ms = self._journal.clock.wall_ms()
         if self._gathering is not None and (
-            self._gathering.bytes + size > self._settings.flush_bytes
+            size >= self._settings.flush_bytes  # it is a batch by itself
             or self._gathering.footer_bytes + footer_bytes_of(metadata) > FOOTER_BYTES_MAX
         ):
             self._seal()
-        if self._gathering is None:
-            self._gathering = PendingBatch()
-            delay = self._settings.flush_interval_ms / 1000
-            self._timer = asyncio.get_running_loop().call_later(delay, self._seal)
-        handle = self._gathering.add(entries, size, metadata, now_ms)
+        batch = self._gathering if self._gathering is not None else self._begin()
+        handle = batch.add(entries, size, metadata, now_ms)
         self._turns.note()
         self._journal.metrics.calls += 1
         self._journal.metrics.entries += len(entries)
         self._journal.metrics.entry_bytes += size
-        if self._gathering.bytes >= self._settings.flush_bytes:
+        if batch.bytes >= self._settings.flush_bytes or self._budget.is_half(batch.weight, len(batch.calls)):
             self._seal()
         return handle
+
+    def _begin(self) -> PendingBatch:
+        """Begin a batch. While callers wait for room it is sealed in the loop's next turn, as it may hold that room."""
+        self._gathering = PendingBatch(self._seal_soon)
+        self._seal_at_age(0 if self._budget.is_awaited else self._settings.flush_interval_ms)
+        return self._gathering
+
+    def _seal_soon(self, batch: PendingBatch) -> None:
+        """Seal the batch ``flush_awaited_ms`` after it was begun, as a caller waits for it now."""
+        if batch is self._gathering:
+            self._seal_at_age(self._settings.flush_awaited_ms)
+
+    def _seal_at_age(self, age_ms: int) -> None:
+        """Have the gathered batch sealed at this age, or earlier if that is set already."""
+        assert self._gathering is not None
+        due_s = self._gathering.begun_s + age_ms / 1000
+        if self._timer is not None:
+            if self._timer.when() <= due_s:
+                return
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(due_s, self._seal)
 
     def _seal(self) -> None:
         """Submit the gathered batch for upload."""
