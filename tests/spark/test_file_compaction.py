@@ -50,8 +50,11 @@ class Arrow:
         return sum(pq.read_metadata(path.removeprefix("file://")).num_rows for path in paths)
 
 
-def write(home: Path, number: int) -> None:
-    """Commit one range of two small files in two partitions, as FileTable does after Spark's write."""
+def write(home: Path, number: int, *, clean: bool = True) -> None:
+    """Commit one range of two small files in two partitions, as FileTable does after Spark's write.
+
+    Without ``clean`` its driver dies right after the commit.
+    """
     place = Place(home)
     log, commit = FileLog(place.store(), place.spark_url), Commit("B", "files", number, number, 1)
     stage = Stage(place, log.retrying, commit)
@@ -60,7 +63,9 @@ def write(home: Path, number: int) -> None:
         folder.mkdir(parents=True)
         pq.write_table(pa.table({"id": [2 * number + day]}), folder / "part-0.parquet")
     lines = background().run(stage.publish())
-    background().run(stage.clean(background().run(FileTable(home)._commit(log, commit, stage.attempt, lines))))
+    state = background().run(FileTable(home)._commit(log, commit, stage.attempt, lines))
+    if clean:
+        background().run(stage.clean(state))
 
 
 def compacted(home: Path, *, keep_ms: int = 0) -> tuple[int, int]:
@@ -107,6 +112,19 @@ def test_replaced_files_stay_for_readers_that_know_them(tmp_path: Path):
     assert before < stored(tmp_path)
     compacted(tmp_path)
     assert stored(tmp_path) == set(files(tmp_path))
+
+
+def test_replaced_files_stay_also_where_their_driver_died_before_it_cleaned_up(tmp_path: Path):
+    for number in range(6):
+        write(tmp_path, number, clean=number != 5)
+    before = set(files(tmp_path))
+    assert compacted(tmp_path, keep_ms=3_600_000) == (12, 2)
+    write(tmp_path, 6)  # removes what the dead driver left staged
+    assert before < stored(tmp_path)
+    assert not list((tmp_path / "_staging").rglob("*.parquet"))
+    compacted(tmp_path)
+    assert stored(tmp_path) == set(files(tmp_path))
+    assert ids(tmp_path) == list(range(14))
 
 
 def test_the_record_of_an_attempt_that_died_removes_nothing_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

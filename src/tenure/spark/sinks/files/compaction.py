@@ -12,18 +12,16 @@ from the log of before; they are recorded before the commit.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
-
-import msgspec
 
 from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Corrupt, Invalid, Overloaded, TenureError
 from tenure.objects.background import background
 from tenure.spark.sinks.files.lines import Line, Mark
 from tenure.spark.sinks.files.log import ATTEMPTS_MAX, FileLog, LogState
+from tenure.spark.sinks.files.replaced import list_replaced, record_replaced
 from tenure.spark.sinks.files.stage import Stage
 from tenure.spark.sinks.places import Place
 
@@ -31,9 +29,6 @@ __all__ = ["FileCompaction", "Rewriter", "choose_files"]
 
 _OWN: Final = "_compaction"
 """Buffer and sink in the mark of a compaction; no buffer has this name."""
-_REPLACED: Final = "_replaced/"
-_RECORD: Final = re.compile(r"([0-9]+)-[0-9]+-[0-9a-f]{16}\.json")
-_RECORD_BYTES_MAX: Final = 16 << 20
 _FILES_MAX: Final = 1_000
 """Files of one rewrite."""
 _REWRITES_MAX: Final = 64
@@ -128,7 +123,7 @@ class FileCompaction:
 
     async def _finish(self, stage: Stage, mark: Mark, old: Sequence[Line], lines: Sequence[Line]) -> int | None:
         keys = [self._place.key_of(line.path) for line in old]
-        await self._log.retrying.create_own(f"{_REPLACED}{stage.attempt}.json", msgspec.json.encode(keys))
+        await record_replaced(self._log.retrying, stage.attempt, keys)
         committed = await self._commit(mark, old, lines)
         if not committed:
             await stage.discard()
@@ -157,18 +152,16 @@ class FileCompaction:
         live = {self._place.key_of(line.path) for line in state.files}
         due_ms = await retrying.store.now_ms() - self._keep_ms
         records, due, kept = list[str](), set[str](), set[str]()
-        async for info in retrying.list_objects(_REPLACED):
-            match = _RECORD.fullmatch(info.key.removeprefix(_REPLACED))
-            if match is None or int(match[1]) > last.high:  # a compaction under way
+        async for one in list_replaced(retrying):
+            if one.number > last.high:  # a compaction under way
                 continue
-            keys = msgspec.json.decode(await retrying.get(info.key, _RECORD_BYTES_MAX), type=list[str])
-            if not live.isdisjoint(keys):  # of an attempt that was given up
-                records.append(info.key)
-            elif info.modified_ms <= due_ms:
-                records.append(info.key)
-                due.update(keys)
+            if not live.isdisjoint(one.keys):  # of an attempt that was given up
+                records.append(one.record)
+            elif one.modified_ms <= due_ms:
+                records.append(one.record)
+                due.update(one.keys)
             else:
-                kept.update(keys)
+                kept.update(one.keys)
         if records:
             await retrying.delete(sorted(due - kept))
             await retrying.delete(records)

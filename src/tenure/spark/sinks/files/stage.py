@@ -20,6 +20,7 @@ from tenure.objects.retrying import RetryingStore
 from tenure.spark.sinks.files.footer import read_footer
 from tenure.spark.sinks.files.lines import Line, file_line
 from tenure.spark.sinks.files.log import LogState
+from tenure.spark.sinks.files.replaced import list_replaced
 from tenure.spark.sinks.places import Place
 
 __all__ = ["Stage"]
@@ -70,18 +71,24 @@ class Stage:
         return sum(await asyncio.gather(*map(one, lines)))
 
     async def clean(self, state: LogState) -> None:
-        """Remove every attempt that is part of the log or can no longer be, this one among them."""
+        """Remove every attempt that is part of the log or can no longer be, this one among them.
+
+        A file that the log named until a compaction replaced it is left for the compaction to remove, in its time.
+        """
         last = state.last_committed(self._commit.buffer, self._commit.sink)
         attempts = dict[str, list[str]]()
         async for info in self._retrying.list_objects(self._slot):
             attempts.setdefault(info.key.removeprefix(self._slot).partition("/")[0], []).append(info.key)
         named = {self._place.key_of(line.path) for line in state.files} if attempts else set()
+        replaced: set[str] | None = None
         for attempt, staged in attempts.items():
             match = _ATTEMPT.fullmatch(attempt)
             if match is None or last is None or int(match[1]) > last:
                 continue
-            published = [self._target(attempt, key) for key in staged if _is_data(key.removeprefix(self._slot))]
-            await self._remove(attempt, [*(key for key in published if key not in named), *staged])
+            targets = {self._target(attempt, key) for key in staged if _is_data(key.removeprefix(self._slot))}
+            if (unnamed := targets - named) and replaced is None:
+                replaced = {key async for one in list_replaced(self._retrying) for key in one.keys}
+            await self._remove(attempt, [*sorted(unnamed - (replaced or set())), *staged])
 
     async def discard(self) -> None:
         """Remove this attempt, which no commit has named and none will."""
