@@ -133,6 +133,7 @@ lock: ## Pin the requirements anew (UPGRADE=1 takes the newest versions)
 		echo "pyspark==$$version" | $(COMPILE) --output-file requirements/spark-$$version.txt - || exit; done
 	$(COMPILE) pyproject.toml requirements/build.in $(EXTRAS:%=--extra %) --output-file requirements/dev.txt
 	$(COMPILE) pyproject.toml bench/peers/clients.in --output-file bench/peers/clients.txt
+	$(COMPILE) --no-deps requirements/flights.in --output-file requirements/flights.txt
 	$(COMPILE) requirements/build.in --constraint requirements/dev.txt --output-file requirements/build.txt
 
 build: ## Build the wheel and the source archive into dist/, with the few packages that takes

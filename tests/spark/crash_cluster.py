@@ -21,10 +21,11 @@ OTHER_HOST = "127.0.0.2"
 
 
 class Cluster:
-    """The master's URL, and the workers' processes."""
+    """The master's URL, the directory of its pyspark if it is another one, and the workers' processes."""
 
-    def __init__(self, url: str, workers: list[subprocess.Popen[bytes]]) -> None:
+    def __init__(self, url: str, workers: list[subprocess.Popen[bytes]], packages: Path | None) -> None:
         self.url = url
+        self.packages = packages
         self._workers = workers
 
     def executors(self) -> list[int]:
@@ -43,33 +44,42 @@ class Cluster:
 
 
 @contextmanager
-def running_cluster(folder: Path) -> Iterator[Cluster]:
-    """A master and two workers with a core each, on two addresses: Spark speculates on another host only."""
+def running_cluster(folder: Path, *, packages: Path | None = None) -> Iterator[Cluster]:
+    """A master and two workers with a core each, on two addresses: Spark speculates on another host only.
+
+    ``packages`` is a directory with another pyspark, which its Pythons import too.
+    """
     port, web = free_ports(2)
     url = f"spark://{HOST}:{port}"
     with ExitStack() as stack:
         master = ["master.Master", "--host", HOST, "--port", str(port), "--webui-port", str(web)]
-        stack.enter_context(_started(folder, "master", master, host=HOST))
+        stack.enter_context(_started(folder, "master", master, host=HOST, packages=packages))
         workers = []
         for number, host in enumerate((HOST, OTHER_HOST)):
             options = ["--host", host, "--cores", "1", "--memory", "1g", "--webui-port", "0"]
             work = folder / f"worker-{number}"
             options += ["--work-dir", str(work), url]
             command = ["worker.Worker", *options]
-            workers.append(stack.enter_context(_started(folder, f"worker-{number}", command, host=host)))
+            workers.append(
+                stack.enter_context(_started(folder, f"worker-{number}", command, host=host, packages=packages))
+            )
         _wait_for(folder / "master.log", b"Registering worker", 2)
-        yield Cluster(url, workers)
+        yield Cluster(url, workers, packages)
 
 
 @contextmanager
-def _started(folder: Path, name: str, command: list[str], *, host: str) -> Iterator[subprocess.Popen[bytes]]:
-    home = Path(str(pyspark.__file__)).parent
+def _started(
+    folder: Path, name: str, command: list[str], *, host: str, packages: Path | None
+) -> Iterator[subprocess.Popen[bytes]]:
+    home = Path(str(pyspark.__file__)).parent if packages is None else packages / "pyspark"
     environment = os.environ | {
         "SPARK_HOME": str(home),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": host,
         "SPARK_DAEMON_MEMORY": "256m",
     }
+    if packages is not None:
+        environment["PYTHONPATH"] = str(packages)
     with (folder / f"{name}.log").open("wb") as log:
         process = subprocess.Popen(
             [home / "bin" / "spark-class", f"org.apache.spark.deploy.{command[0]}", *command[1:]],
