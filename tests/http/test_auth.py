@@ -302,6 +302,21 @@ async def test_streams_of_a_key_that_was_taken_away_are_ended():
     await asyncio.gather(*running, return_exceptions=True)
 
 
+@pytest.mark.parametrize(("keys", "begins"), [("other", False), ("good:w", False), ("good:r,other", True)])
+async def test_a_stream_that_waits_for_its_turn_begins_only_with_a_key_that_is_still_good(keys: str, begins: bool):
+    """It was admitted, and begins after the answers of the requests before it on its connection."""
+    app, gate = guarded("good:r")
+    waiting = ask(app, "/v0/topics/a/work", token="good")
+    gate.replace(ring(keys))
+    running = asyncio.ensure_future(waiting.stream(None))
+    await asyncio.sleep(0)
+    assert running.done() is not begins
+    assert gate.streams_open == int(begins)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError if begins else ConnectionAbortedError):
+        await running
+
+
 async def test_a_wait_of_a_key_that_was_taken_away_is_answered_401():
     app, gate = guarded("good:r,other:r,narrowed:rw")
     tokens = ("good", "other", "narrowed", "good")

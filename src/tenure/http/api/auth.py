@@ -181,7 +181,7 @@ class Gatekeeper:
 
     async def _while_allowed(self, call: Call, work: Coroutine[Any, Any, Response]) -> Response:
         """Wait for the work of a call while its key is valid. Raises Denied after it is not."""
-        if call.ring is not self.ring and call.key not in self.ring.keys:  # before the first step
+        if self._is_taken_away(call):  # before the first step
             raise _taken_away()
         task = asyncio.current_task()
         assert task is not None
@@ -196,6 +196,10 @@ class Gatekeeper:
         finally:
             self._waits.pop(task, None)
 
+    def _is_taken_away(self, call: Call) -> bool:
+        """Return whether the key that the call was admitted with is gone, or may do less than before."""
+        return call.ring is not self.ring and bool(self.ring) and call.key not in self.ring.keys
+
     def _counted(self, call: Call, stream: Stream) -> Stream:
         place = _Place(self.streams, call.key_id)
 
@@ -204,6 +208,8 @@ class Gatekeeper:
             assert task is not None
             self._tasks[task] = call.key_id
             try:
+                if self._is_taken_away(call):  # while the stream waited for the answers before it
+                    raise ConnectionAbortedError("the key of this stream was taken away before it began")
                 await stream(send)
             finally:
                 del self._tasks[task]
