@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "limits": {"errors"},
     "settings": {"limits"},
     "server_guard": set[str](),
+    "python_child": set[str](),
     "console": set[str](),
     "extras": {"errors"},
     "contract": {"errors"},
@@ -33,11 +34,14 @@ MAY_IMPORT = {
     "endpoint": {"errors", "address"},
     "log": {"errors"},
     "chain": {"errors", "limits", "clock", "histogram", "log", "objects"},
-    "broker": {"errors", "settings", "contract", "clock", "histogram", "core", "log"},
+    "broker": {"errors", "settings", "contract", "clock", "histogram", "python_child", "core", "log"},
     "objects": {"errors", "backoff"},
     "buffer": {"errors", "limits", "backoff", "clock", "objects"},
     "backup": {"errors", "limits", "settings", "contract", "clock", "core", "log", "broker", "objects"},
-    "export": {"errors", "limits", "backoff", "contract", "core", "log", "broker", "objects", "chain", "buffer"},
+    "export": {
+        *("errors", "limits", "backoff", "python_child", "contract", "core", "log", "broker", "objects", "chain"),
+        "buffer",
+    },
     "http": {
         *("errors", "limits", "extras", "settings", "contract", "clock", "histogram", "core"),
         *("address", "endpoint", "log", "broker", "objects", "chain", "buffer", "export", "console"),
@@ -46,7 +50,7 @@ MAY_IMPORT = {
     "timers": {"errors", "limits", "backoff", "retries", "contract"},
     "worker": {
         *("errors", "limits", "backoff", "extras", "endpoint", "server_guard", "durations", "logs", "contract", "core"),
-        *("client", "timers"),
+        *("client", "timers", "python_child"),
     },
     "faststream": {"errors", "contract", "client", "timers", "worker"},
     "spark": {
@@ -60,6 +64,7 @@ MAY_IMPORT = {
     "cli": {
         *("errors", "limits", "extras", "address", "endpoint", "durations", "logs", "clock", "contract", "core", "log"),
         *("broker", "http", "objects", "chain", "settings", "buffer", "backup", "export", "client", "worker", "spark"),
+        "python_child",
     },
     "__init__": {"errors", "settings", "contract", "broker", "client", "worker"},
     "__main__": {"cli"},

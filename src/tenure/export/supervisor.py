@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -19,6 +18,7 @@ from tenure.broker.broker import Broker
 from tenure.errors import TenureError
 from tenure.export.exporter import Progress
 from tenure.export.settings import ExportSettings
+from tenure.python_child import module_command, module_environment
 
 __all__ = ["Supervisor", "child_arguments"]
 
@@ -43,7 +43,7 @@ class Supervisor:
     """One exporter, served by a broker: ``start``, then ``detach`` before the broker closes, then ``stop``."""
 
     def __init__(self, arguments: Sequence[str], *, settings: ExportSettings) -> None:
-        self._command = [sys.executable, "-m", "tenure.cli.main", "export", "--child", *arguments]
+        self._command = module_command("tenure.cli.main", "export", "--child", *arguments)
         self._settings = settings
         self._process: asyncio.subprocess.Process | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -120,7 +120,7 @@ class Supervisor:
         self.starts += 1
         pipe = asyncio.subprocess.PIPE
         self._process = await asyncio.create_subprocess_exec(
-            *self._command, stdin=pipe, stdout=pipe, start_new_session=True
+            *self._command, stdin=pipe, stdout=pipe, env=module_environment(), start_new_session=True
         )
         assert self._process.stdout is not None
         before = self.progress

@@ -24,6 +24,7 @@ from tenure.broker.durability.checkpoint_fold import CheckpointFold, Made
 from tenure.errors import Overloaded, TenureError
 from tenure.log.disk import PosixDisk
 from tenure.log.interface import Position
+from tenure.python_child import module_command, module_environment
 
 __all__ = ["CheckpointProcess"]
 
@@ -45,14 +46,13 @@ class CheckpointProcess:
         """Start the process and wait until it holds the segments. Raises Overloaded."""
         if not sys.executable:
             raise Overloaded("no process for a checkpoint could be started: this program embeds its interpreter")
-        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, *self._arguments],
+                module_command(__name__, *self._arguments),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": path},
+                env=module_environment(),
                 start_new_session=True,
             )
         except OSError as error:

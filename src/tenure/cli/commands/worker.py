@@ -138,7 +138,7 @@ def _again(*flags: str) -> list[str]:
     """Return this command as arguments of Python, with further ``flags``."""
     given = sys.argv[1:]
     after = given.index("worker") + 1
-    return ["-m", "tenure.cli.main", *given[:after], *flags, *given[after:]]
+    return ["-P", "-m", "tenure.cli.main", *given[:after], *flags, *given[after:]]
 
 
 def _reloading() -> int:

@@ -6,7 +6,6 @@ import json
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -22,6 +21,7 @@ from tenure.cli.words import count, size
 from tenure.core.state.ranges import to_runs
 from tenure.log.disk import PosixDisk
 from tenure.log.log import FileLog
+from tenure.python_child import module_command, module_environment
 
 __all__ = ["kill_and_recover"]
 
@@ -83,8 +83,9 @@ async def kill_and_recover(console: Console, directory: Path) -> None:
 
 def _run_and_kill(directory: Path) -> WorkerReport:
     worker, rounds = WorkerReport(), 0
-    command = [sys.executable, "-m", "tenure.cli.tour.worker", str(directory)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+    command = module_command("tenure.cli.tour.worker", str(directory))
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, env=module_environment(), text=True) as child:
         try:
             for line in _lines(child.stdout):
                 rounds += worker.take(line) == "acked"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +15,7 @@ from tenure.cli.screen import table
 from tenure.cli.tour.checks import expect
 from tenure.client.client import Client
 from tenure.contract.replies import ClusterInfo, Job
+from tenure.python_child import module_command, module_environment
 
 __all__ = ["lose_a_server"]
 
@@ -30,9 +30,11 @@ class _Server:
     def __init__(self, name: str, directory: Path, log: Path) -> None:
         self.url = f"http://127.0.0.1:{_free_port()}"
         about = ["--data", str(directory / name), "--home", (directory / "home").as_uri(), "--advertise", self.url]
-        command = [sys.executable, "-m", "tenure.cli.main", "serve", *about, "--port", self.url.rpartition(":")[2]]
+        command = module_command("tenure.cli.main", "serve", *about, "--port", self.url.rpartition(":")[2])
         with log.open("ab") as out:
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=out, text=True)
+            self.process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=out, env=module_environment(), text=True
+            )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         expect("listening" in line, f"the server starts: {log.read_text().strip().rpartition(chr(10))[2]}")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import socket
-import sys
 from asyncio.subprocess import Process
 from contextlib import suppress
 
 import msgspec
 
+from tenure.python_child import module_command, module_environment
 from tenure.worker.processes import frames
 from tenure.worker.processes.frames import FromChild, FromParent, Ready
 from tenure.worker.runtime.timing import Timing, within
@@ -36,14 +35,13 @@ class Child:
     async def start(cls, app_name: str, *, settings: WorkerSettings) -> Child:
         """Start a process; returns once it has imported the app. Raises ChildDied where it cannot."""
         ours, theirs = socket.socketpair()
-        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         try:
             with theirs:
                 process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "tenure.worker.processes.child", str(theirs.fileno()), app_name),
+                    *module_command("tenure.worker.processes.child", str(theirs.fileno()), app_name),
                     pass_fds=(theirs.fileno(),),
                     stdin=asyncio.subprocess.DEVNULL,
-                    env={**os.environ, "PYTHONPATH": path},
+                    env=module_environment(),
                     start_new_session=True,
                 )
         except BaseException:
