@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,22 @@ def test_the_home_of_a_running_server_is_proven_as_by_its_url(tenure: Tenure, ho
     assert json.loads(done.stdout)["ok"] is True
     assert done.stdout == tenure("cluster", "verify", "--home", home, "--json").stdout
     assert done.stdout == tenure("home", "verify", home, "--json").stdout
+
+
+@pytest.mark.parametrize("scheme", ["az", "s3", "gs", "http", "file"])
+def test_no_address_that_a_server_names_is_asked_with_the_credentials_of_the_caller(
+    tenure: Tenure, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_TOKEN", "secret")
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        named = f"{scheme}://c/home?endpoint=http://127.0.0.1:{stranger.getsockname()[1]}"
+        with standing(leading(), home=named) as url:
+            done = tenure("cluster", "verify", "--url", url)
+        stranger.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            stranger.accept()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"--home '{named}'" in done.stderr
 
 
 def test_a_damaged_home_is_a_problem(tenure: Tenure, home: str) -> None:

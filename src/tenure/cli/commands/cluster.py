@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +15,7 @@ from tenure.cli.options import Target, on_server
 from tenure.cli.remote import ask, exit_code, open_client, plain, report_refusal
 from tenure.cli.screen import Payload, Shown, table
 from tenure.cli.words import age, count, size
-from tenure.errors import NotFound, TenureError
+from tenure.errors import Invalid, NotFound, TenureError
 
 __all__ = ["cluster"]
 
@@ -72,7 +73,7 @@ def _verify(
     target: Target,
     as_json: bool,
 ) -> None:
-    """Read and prove the home of a running server, with this machine's credentials, as `tenure home verify` does."""
+    """Read and prove the home of a running server, as `tenure home verify` does; one in a bucket only by --home."""
     from tenure.cli.commands.verify_home import show_verified, verify_url
 
     try:
@@ -176,10 +177,19 @@ def _show_handed(console: Console, payload: Payload) -> None:
 
 
 def _home_of(target: Target) -> str:
+    """Return the directory that a server names as its home. Raises Invalid for any other place: a server that may not
+    be trusted would choose where this machine's credentials for a store are sent.
+    """
     with open_client(target) as client:
         found = client.cluster().home
     if not found:
         raise NotFound(
             "this server names no home: it has none, or the key has prefixes; name it with --home", code="no_home"
+        )
+    if not found.startswith("file:///"):
+        raise Invalid(
+            "the address is the server's word, and reading it would send it this machine's credentials: "
+            f"if this is your home, give the command --home {shlex.quote(found)}",
+            code="home_not_named",
         )
     return found
