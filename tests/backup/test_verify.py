@@ -108,6 +108,10 @@ def test_a_manifest_that_cannot_be_true_is_refused(store: SimStore):
         replace(manifest, piece_bytes=0),
         replace(manifest, piece_bytes=10_000),
         replace(manifest, log_id="short"),
+        *(
+            replace(manifest, segments=[replace(manifest.segments[0], key=key), *manifest.segments[1:]])
+            for key in ("../victim", "/etc/victim", "a/../../victim", "")
+        ),
     ]
     for each in wrong:
         with pytest.raises(Corrupt, match="is damaged"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import os
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -130,6 +131,12 @@ def test_a_keys_file_has_comments_and_names_the_line_of_a_fault(tmp_path: Path):
         entries_of_file(tmp_path / "none")
 
 
+def test_a_keys_file_that_is_a_pipe_is_refused_and_not_waited_for(tmp_path: Path):
+    os.mkfifo(tmp_path / "keys")
+    with pytest.raises(Invalid, match="regular file"):
+        entries_of_file(tmp_path / "keys")
+
+
 def test_no_key_is_kept_in_the_clear():
     [key] = parse_keys(entries_of_text("hunter2:rw:a."))
     assert "hunter2" not in repr(key)
@@ -162,7 +169,15 @@ def test_a_key_is_wanted_and_must_be_known():
     assert status(app, "/v0/topics/a", token="bad") == 401
     assert status(app, "/v0/topics/a", token="good") == 200
     assert status(app, "/v0/topics/a", authorization="bearer good") == 200
-    for odd in ("Basic good", "good", "Bearer", "Bearer ", "Bearer good, Bearer good", "Bearer good good"):
+    for odd in (
+        "Basic good",
+        "good",
+        "Bearer",
+        "Bearer ",
+        "Bearer good, Bearer good",
+        "Bearer good good",
+        "Bearer good\x85",
+    ):
         assert status(app, "/v0/topics/a", authorization=odd) == 401
 
 
@@ -399,6 +414,10 @@ def test_without_keys_loopback_names_are_answered(host: str):
         "localhost, evil.example",
         "localhost:x",
         "2130706433",
+        "[::1]evil.example",
+        "[::1]evil.example:80",
+        "x[::1]",
+        "localhost\x85",
     ],
 )
 def test_without_keys_other_names_are_refused_on_every_route(host: str):

@@ -22,6 +22,7 @@ from tenure.errors import Corrupt
 from tenure.log.features import Feature, FeatureSet
 from tenure.log.interface import Position
 from tenure.log.segment import HEAD_BYTES
+from tenure.objects.store import is_key
 
 __all__ = ["BEGUN", "FORMAT", "MANIFEST", "Manifest", "StoredFile", "decode_manifest", "digest", "encode_manifest"]
 
@@ -139,6 +140,8 @@ def _check(manifest: Manifest) -> None:
     if (numbers[-1], manifest.segments[-1].bytes) != (manifest.end.segment, manifest.end.offset):
         raise _damaged("it does not end with its last segment")
     for file in manifest.files:
+        if not is_key(file.key):
+            raise _damaged("a file is not below it")
         if len(file.sha256) != -(-file.bytes // manifest.piece_bytes):
             raise _damaged(f"{file.key} does not have a digest for each piece")
     if any(segment.bytes < HEAD_BYTES for segment in manifest.segments):

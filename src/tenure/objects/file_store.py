@@ -30,6 +30,7 @@ from tenure.objects.store import (
     OutcomeUnknown,
     StoreFull,
     StoreRefused,
+    is_key,
 )
 
 __all__ = ["FileStore"]
@@ -138,7 +139,7 @@ class FileStore:
                 f"a directory could not be synced before: check the disk, then open the store again: {self._failed}",
                 code="store_failed",
             )
-        if not key or any(part in {"", ".", ".."} or "\0" in part or part == _HIDDEN for part in key.split("/")):
+        if not is_key(key) or _HIDDEN in key.split("/"):
             raise Invalid(f"not a key of a store: {key!r}")
         return self._root / key
 

@@ -30,12 +30,18 @@ __all__ = [
     "OutcomeUnknown",
     "StoreFull",
     "StoreRefused",
+    "is_key",
     "open_store",
 ]
 
 
 Bytes = bytes | memoryview
 """The data of a write: a batch comes as a view of where it was encoded, so that it is not copied."""
+
+
+def is_key(key: str) -> bool:
+    """Return whether this names an object below the root of a store, and below nothing else."""
+    return bool(key) and not any(part in {"", ".", ".."} or "\0" in part for part in key.split("/"))
 
 
 class ObjectExists(Conflict):

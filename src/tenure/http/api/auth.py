@@ -19,7 +19,7 @@ from tenure.http.api.hosts import HostCheck
 from tenure.http.api.keys import Key, KeyRing
 from tenure.http.wire.message import Later, Request, Response, Result, Send, Stream
 
-__all__ = ["Gatekeeper", "check_name", "may_configure", "visible"]
+__all__ = ["Gatekeeper", "check_name", "check_whole_server", "may_configure", "visible"]
 
 # Parts of a path that name no topic and no router. Everything else in a path is checked against the prefixes.
 _NOT_NAMES: Final = frozenset({"seq", "wid"})
@@ -30,6 +30,12 @@ def check_name(call: Call, name: str) -> None:
     """Raise Denied where the caller's key does not reach a topic or router of this name."""
     if call.key is not None and not call.key.allows(name):
         raise Denied("this key does not reach that name: use one whose prefixes do")
+
+
+def check_whole_server(call: Call) -> None:
+    """Raise Denied for a key with prefixes: the call concerns every name on the server."""
+    if call.key is not None and call.key.prefixes is not None:
+        raise Denied("this concerns the whole server: use a key without prefixes")
 
 
 def may_configure(call: Call) -> bool:
@@ -300,7 +306,7 @@ def _at_cap(maximum: int, limit: str) -> Overloaded:
 def _bearer(request: Request) -> str | None:
     """Return the token of an Authorization header; None where there is none or it is of another kind."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return token.strip() or None if scheme.lower() == "bearer" else None
+    return token.strip(" \t") or None if scheme.lower() == "bearer" else None
 
 
 def _token_in_query(query: str) -> str | None:

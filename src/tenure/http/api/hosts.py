@@ -8,6 +8,7 @@ Host must be a loopback name. With or without keys, what a browser sends on beha
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ from tenure.errors import Denied
 
 __all__ = ["HostCheck", "host_of", "is_loopback"]
 
+_AUTHORITY = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^][/@?#,\s\\:]+)(?::[0-9]*)?")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -41,7 +43,7 @@ def _is_address(host: str) -> bool:
 
 def host_of(authority: str) -> str | None:
     """Return the host of ``host[:port]``, lower case, without brackets; None where the text is malformed."""
-    if not authority or any(char in authority for char in "/@?#, \t\\"):
+    if _AUTHORITY.fullmatch(authority) is None:
         return None
     try:
         parts = urlsplit(f"//{authority}")

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import re
 import secrets
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -72,9 +74,14 @@ def entries_of_text(text: str) -> list[tuple[str, str]]:
 
 
 def entries_of_file(path: Path) -> list[tuple[str, str]]:
-    """Return the entries of a file, one a line; skip empty lines and those that start with ``#``. Raises Invalid."""
+    """Return the entries of a file, one a line; skip empty lines and those that start with ``#``. Raises Invalid.
+
+    It is read again while the server runs, on the loop: opening a pipe would wait for whoever writes into it.
+    """
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise Invalid(f"the keys file {path} is not a regular file: copy the keys into one")
             content = file.read(_FILE_BYTES_MAX + 1)
     except OSError as error:
         raise Invalid(f"the keys file {path} cannot be read: {error.strerror}") from error
@@ -86,6 +93,10 @@ def entries_of_file(path: Path) -> list[tuple[str, str]]:
         raise Invalid(f"the keys file {path} is larger than {_FILE_BYTES_MAX} bytes")
     lines = ((f"line {number} of {path}", line) for number, line in enumerate(text.split("\n"), 1))
     return [(where, line) for where, line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def parse_keys(entries: Iterable[tuple[str, str]]) -> list[Key]:

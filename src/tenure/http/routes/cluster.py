@@ -14,8 +14,9 @@ from msgspec.structs import replace
 from tenure.address import Address, parse_address
 from tenure.contract.bodies import HandOverBody
 from tenure.contract.replies import ClusterInfo
-from tenure.errors import Closed, Conflict, Denied, Invalid, NotFound
+from tenure.errors import Closed, Conflict, Invalid, NotFound
 from tenure.http.api.app import Call, Route
+from tenure.http.api.auth import check_whole_server
 from tenure.http.api.body import Reader
 from tenure.http.api.context import Cluster, Context
 from tenure.http.api.render import reply
@@ -75,8 +76,7 @@ def leader(context: Context, call: Call) -> Response:
 
 def hand_over(context: Context, call: Call) -> Coroutine[Any, Any, Response]:
     """Give the lead to another server. Nothing happens where nobody could take it."""
-    if call.key is not None and call.key.prefixes is not None:
-        raise Denied("this concerns the whole server: use a key without prefixes")
+    check_whole_server(call)
     to = _read_hand_over(call.request).to
     check_leads(context)
     if context.cluster is None:

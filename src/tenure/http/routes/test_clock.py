@@ -8,6 +8,7 @@ import msgspec
 
 from tenure.clock import OffsetClock
 from tenure.http.api.app import Call, Route
+from tenure.http.api.auth import check_whole_server
 from tenure.http.api.body import Reader
 from tenure.http.api.render import reply
 from tenure.http.wire.message import Response
@@ -31,6 +32,7 @@ def routes(clock: OffsetClock) -> list[Route]:
 
     def advance(_: object, call: Call) -> Response:
         """Advance wall time and log time together; alarms that are due by then ring before the answer."""
+        check_whole_server(call)
         clock.advance(_READER.read(call.request).ms)
         return reply(call.request, {"now_ms": clock.wall_ms(), "offset_ms": clock.offset_ms})
 

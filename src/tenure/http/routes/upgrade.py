@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from tenure import __version__
 from tenure.contract.replies import UpgradeStatus
-from tenure.errors import Denied
 from tenure.http.api.app import Call, Route
+from tenure.http.api.auth import check_whole_server
 from tenure.http.api.context import Context
 from tenure.http.api.render import reply
 from tenure.http.wire.message import Response
@@ -27,8 +27,7 @@ def status(context: Context, call: Call) -> Response:
 
 def finalize(context: Context, call: Call) -> Coroutine[Any, Any, Response]:
     """Turn on every feature of this version, durably. A repeat finds them on and changes nothing."""
-    if call.key is not None and call.key.prefixes is not None:
-        raise Denied("this concerns the whole server: use a key without prefixes")
+    check_whole_server(call)
     return _finalize(context, call)
 
 
