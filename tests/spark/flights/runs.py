@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from tenure.buffer import groups
+from tenure.buffer import GroupStat, groups
 from tenure.objects.background import background
 from tests.spark.command import Command, running
 from tests.spark.crash_cluster import Cluster
@@ -86,8 +86,13 @@ class Runs:
 
     def lag(self) -> int:
         """How many batches the pipeline has not acknowledged."""
-        found = background().run(groups(self._url))
-        return next((each.lag_batches for each in found if each.group == GROUP), 1)
+        group = self._group()
+        return 1 if group is None else group.lag_batches
+
+    def epoch(self) -> int:
+        """A number that each run raises when it takes the group over."""
+        group = self._group()
+        return -1 if group is None else group.epoch
 
     def _started(self, *options: str) -> AbstractContextManager[Command]:
         cluster, words = self._cluster, ("pipeline", "run", self._file, *options)
@@ -106,5 +111,9 @@ class Runs:
             time.sleep(0.05)
 
     def _acked(self) -> int | None:
+        group = self._group()
+        return None if group is None else group.last_acked
+
+    def _group(self) -> GroupStat | None:
         found = background().run(groups(self._url))
-        return next((each.last_acked for each in found if each.group == GROUP), None)
+        return next((each for each in found if each.group == GROUP), None)

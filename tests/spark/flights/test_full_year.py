@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tenure.buffer.blocking import Producer
 from tests.spark.crash_cluster import Cluster, running_cluster
 from tests.spark.flights.data_set import real_flights
 from tests.spark.flights.events import write_events
@@ -53,12 +54,15 @@ def judged_after_five_kills(
     url = (home / "buffer").as_uri()
     file = write_pipeline(home, sink, buffer=url, entries_max=PER_RANGE, postgres=postgres)
     runs = Runs(file, url, seed=SEED, cluster=cluster)
+    with Producer(url):  # a pipeline does not make its buffer
+        pass
     with producing(url, year[0], per_batch=PER_BATCH):
         runs.kill_the_driver("--follow")
     runs.kill_the_driver("--once")
     runs.kill_an_executor()
+    before = runs.epoch()
     with runs.following() as command:
-        runs.until(command, lambda: runs.lag() == 0)
+        runs.until(command, lambda: runs.epoch() > before and runs.lag() == 0)
         (home / "flight.toml").write_text(SCHEMAS[1])
         with producing(url, year[1], per_batch=PER_BATCH):
             runs.kill(command)
