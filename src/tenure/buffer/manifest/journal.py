@@ -54,6 +54,7 @@ class Journal:
         self._lock = asyncio.Lock()
         self._looked_ms = self._proved_ms = self.clock.boot_ms()
         self._anchor = -1
+        self._contested = False  # other writers committed between our last two looks: look before the next create
 
     async def open(self, *, create: bool, writing: bool = True) -> State:
         """Find the buffer, or create it on an empty prefix; raises NotFound, Corrupt, Conflict, StoreRefused.
@@ -102,8 +103,10 @@ class Journal:
             started = time.monotonic()
             in_doubt = False
             await self._prove()
-            if self.clock.boot_ms() - self._looked_ms > _STALE_MS:
-                await self._sync()  # the next number may have been freed meanwhile: see that before the create
+            if self._contested or self.clock.boot_ms() - self._looked_ms > _STALE_MS:
+                number = self.state.number
+                await self._sync()  # the next number may be taken, or freed: see that before the create
+                self._contested = self.state.number > number
             for attempt in range(self.settings.commit_attempts_max):
                 ops = decide(self.state, in_doubt)
                 if ops is None:
@@ -118,6 +121,7 @@ class Journal:
                 else:
                     await self._sync()
                 self.metrics.conflicts += 1
+                self._contested = True
                 await self.retrying.pause(attempt // 2, self.settings.conflict_ms_max)
             raise Overloaded("other writers took every number: try again later", code="contended")
 
