@@ -80,6 +80,7 @@ async def test_a_second_consumer_fences_the_first(store: ObjectStore):
     assert await first.next_batch() is not None
     async with Consumer(store, settings=QUICK, collect=False) as second:
         assert second.epoch == first.epoch + 1
+        assert await first.next_batch() is not None  # of the manifest as it read it before
         for refused in (first.next_batch(), first.next_descriptors(1), first.ack_through(0)):
             with pytest.raises(LeaseLost, match="fenced"):
                 await refused

@@ -334,7 +334,7 @@ async def test_a_consumer_of_a_group_that_was_dropped_and_came_again_is_fenced(s
     await drop_group(sim, "g", settings=QUICK)
     async with Consumer(sim, group="g", settings=QUICK, collect=False) as successor:
         assert successor.epoch > zombie.epoch
-        for call in (zombie.next_batch(), zombie.ack_through(0)):
+        for call in (zombie.next_descriptors(1), zombie.ack_through(0)):
             with pytest.raises(LeaseLost):
                 await call
         assert (await folded(sim)).groups["g"].next_seq == 0

@@ -18,6 +18,7 @@ from tenure.buffer.manifest.format import State
 from tenure.buffer.manifest.journal import Journal
 from tenure.buffer.metrics import BufferMetrics
 from tenure.buffer.reading.lag import Lag, lag_of
+from tenure.buffer.reading.window import WINDOW_BATCHES, Window
 from tenure.buffer.settings import BufferSettings
 from tenure.clock import Clock
 from tenure.errors import Closed, Corrupt, Invalid, LeaseLost
@@ -71,6 +72,7 @@ class Consumer:
         self._settings = self._journal.settings
         self._catalog = Catalog(self._journal)
         self._fetcher = self.fetch_handle()
+        self._window = Window(self._journal.clock)
         self._collector = BackgroundCollector(self._journal, self._fence, wanted=collect)
         self._resume, self._create = last_acked, create
         self._acked = 0  # the first sequence that was not acknowledged, as this consumer sees it
@@ -142,16 +144,18 @@ class Consumer:
     async def next_batch(self, *, wait_ms: int = 0) -> Batch | None:
         """Return the next batch, or None if there is none within ``wait_ms``; the cursor moves once it was fetched.
 
-        Raises LeaseLost when fenced, Corrupt when the batch is gone or damaged: restore it, or ``quarantine`` it.
+        On a backlog the manifest is read once per 100 batches or 10 s. Raises LeaseLost when a read shows that this
+        consumer is fenced, Corrupt when the batch is gone or damaged: restore it, or ``quarantine`` it.
         """
 
         async def look() -> Batch | None:
-            found = await self._descriptors(1)
-            if not found:
+            found = await self._next_descriptor()
+            if found is None:
                 return None
             try:
-                batch = await self._fetcher.fetch(found[0])
+                batch = await self._fetcher.fetch(found)
             except Corrupt:
+                self._window.clear()
                 self._fence(await self._journal.sync())  # a successor may have acknowledged it, and had it collected
                 raise
             self._handed = batch.seq + 1
@@ -313,6 +317,15 @@ class Consumer:
         self._fence(await self._journal.sync())
         found = await self._catalog.descriptors(self._handed, count)
         self._fence(self._journal.state)  # a missing run made the catalog read the manifest again
+        return found
+
+    async def _next_descriptor(self) -> Descriptor | None:
+        """Return the descriptor at the cursor, from the window or for one read of the manifest."""
+        found = self._window.at(self._handed)
+        if found is None:
+            read_ms = self._journal.clock.boot_ms()
+            self._window.fill(await self._descriptors(WINDOW_BATCHES), read_ms=read_ms)
+            found = self._window.at(self._handed)
         return found
 
     async def _move(self, next_seq: int) -> None:
