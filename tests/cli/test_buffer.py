@@ -33,8 +33,8 @@ def asked(tenure: Tenure, *arguments: object, code: int = 0) -> dict[str, Any]:
 def test_lines_go_in_and_come_out_again(tenure: Tenure, home: Path) -> None:
     done = tenure("buffer", "produce", home, stdin="one\ntwo\r\n\nfour")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("4 entries (10 B) durable in 1 batch")
-    assert tenure("buffer", "tail", home).stdout == "one\ntwo\n\nfour\n"
+    assert done.stdout == "3 entries (10 B) durable in 1 batch, 1 blank line skipped\n"
+    assert tenure("buffer", "tail", home).stdout == "one\ntwo\nfour\n"
     rows = [json.loads(line) for line in tenure("buffer", "tail", home, "--json").stdout.splitlines()]
     assert rows[1] == {"seq": 0, "index": 1, "entry": "two"}
 
@@ -106,7 +106,7 @@ def test_files_go_in_line_by_line_or_whole(tenure: Tenure, home: Path, tmp_path:
     (tmp_path / "a").write_bytes(b"1\n2\n")
     (tmp_path / "b").write_bytes(b"\xff\x00")
     files = (tmp_path / "a", tmp_path / "b")
-    assert asked(tenure, "produce", home, *files)["entries"] == 3
+    assert asked(tenure, "produce", home, *files, "--format", "lines")["entries"] == 3
     assert asked(tenure, "produce", home, *files, "--whole")["entries"] == 2
     lines = tenure("buffer", "tail", home, "--from", "0", "--json").stdout.splitlines()
     rows = [json.loads(line) for line in lines]

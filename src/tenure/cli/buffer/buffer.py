@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -158,16 +158,39 @@ def _produce(
     files: Annotated[
         list[Path] | None, typer.Argument(metavar="[FILE]...", help="Files [standard input].", show_default=False)
     ] = None,
-    whole: Annotated[bool, typer.Option("--whole", help="Each file is one entry, instead of each line.")] = False,
+    format: Annotated[
+        Literal["lines", "csv", "json", "parquet"] | None,
+        typer.Option("--format", help="What the files are [what their content and name say].", show_default=False),
+    ] = None,
+    types: Annotated[
+        Literal["inferred", "text"],
+        typer.Option("--types", help="CSV: fields that are plainly numbers as numbers, or every field as text."),
+    ] = "inferred",
+    delimiter: Annotated[
+        str | None, typer.Option("--delimiter", help="CSV: between fields [as in the header].", show_default=False)
+    ] = None,
+    whole: Annotated[bool, typer.Option("--whole", help="Each file is one entry, as it is.")] = False,
+    skip: Annotated[int, typer.Option("--skip", min=0, help="Leave out so many entries at the beginning.")] = 0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what the files were taken for and show entries; produce nothing.")
+    ] = False,
     metadata: Annotated[str, typer.Option("--metadata", help="What to say of the entries.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Put entries in, a line each, and return once all of them are durable. The buffer is made if it is not there."""
+    """Produce lines, CSV, JSON or Parquet, plain or compressed, and return once every entry is durable. The buffer is
+    created if it is not there.
+    """
     from tenure.cli.buffer import produce as buffer_produce
+    from tenure.cli.buffer.importing.source import Reading
 
-    raise typer.Exit(
-        buffer_produce.run(store_url(where), files or [], whole=whole, metadata=metadata.encode(), as_json=as_json)
+    wanted = buffer_produce.Import(
+        files=files or [],
+        reading=Reading(format=format, types=types, delimiter=delimiter, whole=whole),
+        metadata=metadata.encode(),
+        skip=skip,
+        dry_run=dry_run,
     )
+    raise typer.Exit(buffer_produce.run(store_url(where), wanted, as_json=as_json))
 
 
 @buffer.command("gc")
