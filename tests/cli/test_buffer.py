@@ -140,7 +140,8 @@ def test_stat_tells_size_cost_and_lag(tenure: Tenure, home: Path) -> None:
         tenure("buffer", "produce", home, stdin="x\n")
     found = asked(tenure, "stat", home)
     assert (found["batches"], found["entries_total"], found["next_seq"]) == (3, 3, 3)
-    assert found["requests_per_gb"] > 0
+    assert found["requests_per_gb"] == (found["writes_total"] + found["reads_total"]) / (found["bytes_total"] / 1e9)
+    assert found["conflicts_total"] == 0
     assert found["objects_per_hour"] > 0
     assert (found["groups"], found["kept"][0]["why"]) == ([], "no_group")
     asyncio.run(started(home, "orders"))

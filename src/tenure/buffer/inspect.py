@@ -36,7 +36,13 @@ class BufferStat(msgspec.Struct, frozen=True):
     entries_total: int
     bytes_total: int
     commits_per_batch: float
-    requests_per_gb: float
+    writes_total: int | None
+    """Requests billed as writes that producers, consumers and collectors had made when they last committed. None, like
+    the next three, where one of them was of a version that did not count."""
+    reads_total: int | None
+    conflicts_total: int | None
+    """Commits that another writer's took the number of, and that were made again."""
+    requests_per_gb: float | None
     objects_per_hour: float
     producers: int
     checkpoint: int
@@ -62,11 +68,10 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 async def stat(store: ObjectStore | str, *, settings: BufferSettings | None = None) -> BufferStat:
-    """Return the buffer's figures. Costs follow from its counts: a batch is a put, a commit a put and a head."""
+    """Return the buffer's figures. Each commit says what its writer has asked of the store: costs follow from that."""
     journal = Journal(store, settings=settings)
     state = await journal.open(create=False, writing=False)
-    commits = state.number + 1
-    requests = state.next_seq + 2 * commits
+    commits, asked = state.number + 1, state.requests
     hours = max((state.ts_ms - _born_ms(state.buffer)) / 3_600_000, 1)  # below an hour there is no rate yet
     return BufferStat(
         buffer_id=state.buffer,
@@ -79,7 +84,10 @@ async def stat(store: ObjectStore | str, *, settings: BufferSettings | None = No
         entries_total=state.entries_total,
         bytes_total=state.bytes_total,
         commits_per_batch=commits / state.next_seq if state.next_seq else 0.0,
-        requests_per_gb=requests / (state.bytes_total / 1e9) if state.bytes_total else 0.0,
+        writes_total=None if asked is None else asked.writes,
+        reads_total=None if asked is None else asked.reads,
+        conflicts_total=None if asked is None else asked.conflicts,
+        requests_per_gb=_per_gb(asked, state.bytes_total),
         objects_per_hour=(state.next_seq + commits) / hours,
         producers=len(state.producers),
         checkpoint=state.checkpoint,
@@ -89,6 +97,10 @@ async def stat(store: ObjectStore | str, *, settings: BufferSettings | None = No
         kept=kept_for(state, state.first_seq, journal.clock.wall_ms()),
         groups=await group_stats(journal),
     )
+
+
+def _per_gb(asked: manifest.Requests | None, size: int) -> float | None:
+    return None if asked is None or not size else (asked.writes + asked.reads) / (size / 1e9)
 
 
 async def buffer_id(store: ObjectStore | str, *, settings: BufferSettings | None = None) -> str:

@@ -10,6 +10,9 @@ from tenure.objects.store import Bytes, ObjectInfo, ObjectStore
 
 __all__ = ["Metered", "StoreMetrics"]
 
+_WRITES = ("put_new", "put", "copy", "list")
+_READS = ("get", "head")
+
 
 class StoreMetrics(msgspec.Struct):
     """Requests by kind, and what they moved, since the start of their owner."""
@@ -19,6 +22,16 @@ class StoreMetrics(msgspec.Struct):
     objects_created: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0
+
+    @property
+    def writes(self) -> int:
+        """Return the requests that are billed as writes: listings are, deletes are free."""
+        return sum(self.requests.get(kind, 0) for kind in _WRITES)
+
+    @property
+    def reads(self) -> int:
+        """Return the requests that are billed as reads."""
+        return sum(self.requests.get(kind, 0) for kind in _READS)
 
 
 class Metered:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from tenure.buffer.manifest.format import FORMAT, Delta, Genesis, Marker, State, decode, encode
+from tenure.buffer.manifest.format import FORMAT, Delta, Genesis, Marker, Requests, State, decode, encode
 from tenure.buffer.manifest.keys import MARKER, delta_key, fresh_id
 from tenure.buffer.settings import BufferSettings
 from tenure.errors import Conflict, Corrupt
@@ -63,6 +63,7 @@ async def create_buffer(retrying: RetryingStore, settings: BufferSettings, *, wr
         nonce=secrets.token_hex(8),
         ts_ms=ts_ms,
         ops=[Genesis(settings.free_deltas, list(settings.initial_groups))],
+        requests=Requests(),  # the creator's first commit has them
     )
     created = await retrying.create_or_read(delta_key(0), encode(delta), limit_bytes=settings.delta_bytes_max)
     if not created.is_mine:

@@ -24,6 +24,7 @@ from tenure.buffer.manifest.format import (
     Genesis,
     Group,
     Op,
+    Requests,
     Retain,
     Seal,
     Skip,
@@ -54,6 +55,7 @@ def fold(state: State | None, delta: Delta, checksum: str) -> State:
         number=delta.number,
         chain=checksum,
         ts_ms=max(state.ts_ms, delta.ts_ms),
+        requests=_sum(state.requests, delta.requests),
         groups=dict(state.groups),
         producers=state.producers.copy(),
         runs=list(state.runs),
@@ -67,7 +69,12 @@ def fold(state: State | None, delta: Delta, checksum: str) -> State:
 def _begin(delta: Delta) -> State:
     if delta.number != 0 or not delta.ops or not isinstance(delta.ops[0], Genesis):
         _refuse(delta, "a manifest begins with delta 0 and its genesis")
-    return State(format=FORMAT, buffer=delta.buffer, block=delta.ops[0].block)
+    return State(format=FORMAT, buffer=delta.buffer, block=delta.ops[0].block, requests=Requests())
+
+
+def _sum(before: Requests | None, more: Requests | None) -> Requests | None:
+    """Return what is known of both together: nothing where one of them was not counted."""
+    return None if before is None or more is None else before + more
 
 
 def _refuse(delta: Delta, why: str) -> NoReturn:

@@ -30,6 +30,7 @@ __all__ = [
     "Group",
     "Marker",
     "Op",
+    "Requests",
     "Retain",
     "Run",
     "RunBody",
@@ -178,8 +179,26 @@ class Floor(msgspec.Struct, frozen=True, tag="floor"):
 Op = Genesis | Append | Epoch | Frontier | Skip | Drop | Seal | Checkpointed | Trim | Void | Forget | Retain | Floor
 
 
+class Requests(msgspec.Struct, frozen=True, array_like=True):
+    """What was asked of the store: requests billed as writes, those billed as reads, and commits that met another."""
+
+    writes: int = 0
+    reads: int = 0
+    conflicts: int = 0
+
+    def __add__(self, other: Requests) -> Requests:
+        return Requests(self.writes + other.writes, self.reads + other.reads, self.conflicts + other.conflicts)
+
+    def __sub__(self, other: Requests) -> Requests:
+        return Requests(self.writes - other.writes, self.reads - other.reads, self.conflicts - other.conflicts)
+
+
 class Delta(msgspec.Struct, frozen=True):
-    """One commit. ``writer`` and ``nonce`` make its bytes unique, so that a writer recognises its own."""
+    """One commit. ``writer`` and ``nonce`` make its bytes unique, so that a writer recognises its own.
+
+    ``requests`` is what the writer asked since its commit before, this one included; a version that did not count them
+    wrote None.
+    """
 
     format: int
     buffer: str
@@ -189,6 +208,7 @@ class Delta(msgspec.Struct, frozen=True):
     nonce: str
     ts_ms: int
     ops: list[Op]
+    requests: Requests | None = None
 
 
 class RunBody(msgspec.Struct, frozen=True):
@@ -217,7 +237,10 @@ class Cut(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct):
-    """The folded manifest, and the content of a checkpoint. ``fold`` returns a new one and never changes an old one."""
+    """The folded manifest, and the content of a checkpoint. ``fold`` returns a new one and never changes an old one.
+
+    ``requests`` is what its writers have asked of the store; None where one of them did not count.
+    """
 
     format: int
     buffer: str
@@ -234,6 +257,7 @@ class State(msgspec.Struct):
     floor: int = 0
     checkpoint: int = -1
     retain_for_ms: int = 0
+    requests: Requests | None = None
     groups: dict[str, Group] = {}
     producers: Producers = msgspec.field(default_factory=Producers)
     runs: list[Run] = []

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from tenure.buffer.manifest.create import create_buffer, find_buffer
 from tenure.buffer.manifest.decide import retain_at_least
 from tenure.buffer.manifest.fold import fold
-from tenure.buffer.manifest.format import FORMAT, Delta, Marker, Op, State, checksum_of, decode, encode
+from tenure.buffer.manifest.format import FORMAT, Delta, Marker, Op, Requests, State, checksum_of, decode, encode
 from tenure.buffer.manifest.keys import CHECKPOINT, delta_key, freed_key, fresh_id
 from tenure.buffer.manifest.upkeep import Upkeep
 from tenure.buffer.metrics import BufferMetrics
@@ -54,6 +54,7 @@ class Journal:
         self._lock = asyncio.Lock()
         self._looked_ms = self._proved_ms = self.clock.boot_ms()
         self._anchor = -1
+        self._reported = Requests()
         self._contested = False  # other writers committed between our last two looks: look before the next create
 
     async def open(self, *, create: bool, writing: bool = True) -> State:
@@ -143,7 +144,7 @@ class Journal:
 
     async def _attempt(self, ops: list[Op]) -> State | None:
         """Create the next delta with these operations; return None if another writer took the number."""
-        number = self.state.number + 1
+        number, asked = self.state.number + 1, self._asked()
         delta = Delta(
             format=FORMAT,
             buffer=self.state.buffer,
@@ -153,6 +154,7 @@ class Journal:
             nonce=secrets.token_hex(8),
             ts_ms=self.clock.wall_ms(),
             ops=[*self.upkeep.pending_ops(self.state), *ops],
+            requests=asked - self._reported,
         )
         data = encode(delta)
         if len(data) > self.settings.delta_bytes_max:
@@ -160,10 +162,14 @@ class Journal:
         folded = fold(self.state, delta, checksum_of(data))  # what the fold refuses is never written
         if not await self.retrying.create(delta_key(number), data) or await self._is_freed(number):
             return None
-        before, self.state = self.state, folded
+        before, self.state, self._reported = self.state, folded, asked
         self._looked_ms = self.clock.boot_ms()
         self.upkeep.schedule(before, folded)
         return folded
+
+    def _asked(self) -> Requests:
+        """Return what this writer has asked of the store, with the create and the look of a commit made now."""
+        return Requests(self.metrics.writes + 1, self.metrics.reads + 1, self.metrics.conflicts)
 
     async def _is_freed(self, number: int, block: int | None = None) -> bool:
         return await self.retrying.exists(freed_key(number // (block or self.state.block)))

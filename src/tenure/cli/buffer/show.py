@@ -24,15 +24,22 @@ def stat(console: Console, found: Payload) -> None:
         f"{size(found['bytes_total'])} compressed, by {count(found['producers'], 'producer')}",
         soft_wrap=True,
     )
-    console.print(
-        f"cost: {found['requests_per_gb']:,.0f} requests per GB, {found['objects_per_hour']:,.0f} objects per hour, "
-        f"{found['commits_per_batch']:.2f} commits per batch",
-        soft_wrap=True,
-    )
+    console.print(f"cost: {_cost(found)}", soft_wrap=True)
     console.print(f"retention: {age(found['retain_for_ms']) if found['retain_for_ms'] else 'none'}")
     _kept(console, found["kept"])
     if found["groups"]:
         groups(console, found)
+
+
+def _cost(found: Payload) -> str:
+    rates = f"{found['objects_per_hour']:,.0f} objects per hour, {found['commits_per_batch']:.2f} commits per batch"
+    if found["writes_total"] is None:
+        return f"requests unknown, as a version that did not count them wrote here; {rates}"
+    per_gb = "" if found["requests_per_gb"] is None else f"{found['requests_per_gb']:,.0f} requests per GB, "
+    return (
+        f"{count(found['writes_total'], 'write')}, {count(found['reads_total'], 'read')}, "
+        f"{count(found['conflicts_total'], 'conflict')}, {per_gb}{rates}"
+    )
 
 
 def groups(console: Console, found: Payload) -> None:
