@@ -13,7 +13,7 @@ from tenure.spark.pipeline.runner.runner import RunOptions, run_pipeline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["FIRST", "LOCAL", "PIPELINE", "SCHEMA", "SECOND", "order", "ran", "rows", "set_up", "written"]
+__all__ = ["FIRST", "LOCAL", "PIPELINE", "SCHEMA", "SECOND", "balances", "order", "ran", "rows", "set_up", "written"]
 
 SCHEMA = '[fields]\nid = "long"\namount = "decimal(10,2)"\nat = "timestamp"\n'
 STEPS = """\
@@ -92,8 +92,30 @@ def written(home: Path, url: str, text: str = PIPELINE) -> Path:
     return file
 
 
-def ran(spark: SparkSession, file: Path, **options: Any) -> Run:
-    return run_pipeline(read_pipeline(file), LOCAL, spark=spark, **options)
+def ran(spark: SparkSession, file: Path, *, unchecked: tuple[str, ...] = (), **options: Any) -> Run:
+    run = run_pipeline(read_pipeline(file), LOCAL, spark=spark, **options)
+    balances(run, unchecked=unchecked)
+    return run
+
+
+def balances(run: Run, *, unchecked: tuple[str, ...] = ()) -> None:
+    """Assert that a run's figures account for every entry, but for terms that could not be checked."""
+    found = run.figures
+    assert tuple(found.unchecked) == unchecked
+    if found.entries is None or found.rows is None:
+        return
+    count = found.entries
+    for name, change in found.stages.items():
+        assert change.rows_in == count, name
+        if change.rows_out is None:
+            return
+        count = change.rows_out
+    assert count == found.rows
+    steps = [change for name, change in found.stages.items() if name.startswith("step")]
+    added = sum((change.rows_out or 0) - (change.rows_in or 0) for change in steps)
+    left_out = [found.quarantined, found.dropped, found.duplicates]
+    if "merge" not in found.stages and None not in left_out:
+        assert found.entries + added == found.rows + sum(count or 0 for count in left_out)
 
 
 def rows(spark: SparkSession, path: Path, *columns: str) -> list[tuple[Any, ...]]:

@@ -21,7 +21,7 @@ from tenure.spark.pipeline import read_pipeline
 from tenure.spark.pipeline.notes.history import RUNS_KEPT_MAX, begin_run, last_run, note_run, runs_of
 from tenure.spark.pipeline.notes.note import RunNote
 from tenure.spark.pipeline.notes.run import Run
-from tenure.spark.pipeline.rows.outputs import Figures
+from tenure.spark.pipeline.rows.figures import Figures
 from tenure.spark.pipeline.runner.progress import Look, progress_of
 from tenure.spark.pipeline.runner.streaming import _reporter
 from tenure.spark.pipeline.runner.topics import topic_lag

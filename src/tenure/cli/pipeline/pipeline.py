@@ -13,7 +13,9 @@ from tenure.cli.spark.options import Conf, Master, Remote, Where
 __all__ = ["pipeline"]
 
 pipeline = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="A pipeline file: run, validate, explain, status, backfill."
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="A pipeline file: run, validate, explain, status, accept, backfill.",
 )
 
 File = Annotated[Path, typer.Argument(metavar="PIPELINE", help="The pipeline file, TOML.", show_default=False)]
@@ -70,6 +72,19 @@ def _status(
     from tenure.cli.pipeline import status as pipeline_status
 
     raise typer.Exit(pipeline_status.status(file, history=history, as_json=as_json))
+
+
+@pipeline.command("accept")
+def _accept(
+    file: File,
+    low: Annotated[int, typer.Argument(metavar="LOW", help="The first batch of the range.", show_default=False)],
+    high: Annotated[int, typer.Argument(metavar="HIGH", help="The last batch of the range.", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Accept a range that did not balance, as it is: the next run goes past it."""
+    from tenure.cli.pipeline import status as pipeline_status
+
+    raise typer.Exit(pipeline_status.accept(file, low, high, as_json=as_json))
 
 
 @pipeline.command("backfill")

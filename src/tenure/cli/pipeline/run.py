@@ -12,7 +12,7 @@ from rich.console import Console
 
 from tenure.cli.guard import run_guarded
 from tenure.cli.main import INTERRUPTED, OK
-from tenure.cli.pipeline.status import describe_lag, print_line, show_run
+from tenure.cli.pipeline.status import describe_lag, known, print_line, show_run
 from tenure.cli.screen import Payload, console_for, document, note, table
 from tenure.cli.spark.options import Where, status_line
 from tenure.cli.words import clean, count, size
@@ -151,13 +151,14 @@ class _RunControl:
 
     def _reached(self, run: Run) -> None:
         left = f", {describe_lag(run.lag, run.lag_ms, run.source)} to come" if run.lag else ""
-        entries = count(run.figures.entries, "entry", "entries")
+        entries = known(run.figures.entries, "entry", "entries")
         stored = f", {size(run.bytes)}" if run.bytes else ""
         waits = "" if run.waiting is None else f"; waiting, {run.waiting.message}"
         if run.waiting is not None and run.waiting.attempts == 1:
             note(f"this is refused for now, and tried again: {run.waiting.message}")
-        rate = f"{run.entries_per_s:,.{0 if run.entries_per_s >= 10 else 1}f} a second"
-        self._show_status(f"{count(run.ranges, 'range')}, {entries}{stored}, {rate}{left}{clean(waits)}")
+        per_s = run.entries_per_s
+        rate = "" if per_s is None else f", {per_s:,.{0 if per_s >= 10 else 1}f} a second"
+        self._show_status(f"{count(run.ranges, 'range')}, {entries}{stored}{rate}{left}{clean(waits)}")
 
     def _catch_signals(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tenure.spark.pipeline.file.sections import Pipeline
     from tenure.spark.pipeline.notes.run import Run
 
-__all__ = ["describe_lag", "print_line", "show_run", "status", "validate"]
+__all__ = ["accept", "describe_lag", "known", "print_line", "show_run", "status", "validate"]
 
 _HEADS = (
     "started",
@@ -31,6 +31,8 @@ _HEADS = (
     "up to#",
     "idle#",
 )
+
+_LEFT_OUT = ("malformed", "quarantined", "dropped", "duplicates")
 
 
 def validate(file: Path, *, as_json: bool) -> int:
@@ -63,9 +65,32 @@ def status(file: Path, *, history: bool, as_json: bool) -> int:
     return run_guarded(work, as_json=as_json)
 
 
+def accept(file: Path, low: int, high: int, *, as_json: bool) -> int:
+    """Accept a range that did not balance; returns the exit code."""
+
+    def work() -> int:
+        import msgspec
+
+        from tenure.spark.pipeline import read_pipeline
+        from tenure.spark.pipeline.notes.unbalanced import accept_unbalanced
+
+        pipeline = read_pipeline(file)
+        found = accept_unbalanced(pipeline.notes_url, pipeline.name, low, high)
+        if as_json:
+            document(msgspec.to_builtins(found))
+        else:
+            print_line(console_for(), f"{pipeline.name}: batches {low} to {high} are accepted as they are")
+        return OK
+
+    return run_guarded(work, as_json=as_json)
+
+
 def _find_status(file: Path, *, history: bool) -> Payload:
+    import msgspec
+
     from tenure.spark.pipeline import read_pipeline
     from tenure.spark.pipeline.notes.history import runs_of
+    from tenure.spark.pipeline.notes.unbalanced import unbalanced_of
 
     pipeline = read_pipeline(file)
     runs = runs_of(pipeline.notes_url, pipeline.name)
@@ -74,6 +99,7 @@ def _find_status(file: Path, *, history: bool) -> Payload:
         _of_buffer(pipeline) if pipeline.source.topic is None else _of_topic(pipeline, last)
     )
     found |= {"last_run": _run_payload(last), "last_written": _run_payload(wrote)}
+    found["unbalanced"] = [msgspec.to_builtins(each) for each in unbalanced_of(pipeline.notes_url, pipeline.name)]
     if history:
         runs += runs_of(pipeline.notes_url, f"{pipeline.name}.backfill")
         found["history"] = [_run_payload(run) for run in sorted(runs, key=lambda run: run.started_ms, reverse=True)]
@@ -122,6 +148,9 @@ def _of_topic(pipeline: Pipeline, run: Run | None) -> Payload:
 
 def _show_status(console: Console, found: Payload) -> None:
     print_line(console, f"{found['pipeline']}: {_describe_lag(found)}")
+    for each in found["unbalanced"]:
+        said = "accepted" if each["accepted"] else "not accepted"
+        print_line(console, f"unbalanced, {said}: {each['message']}")
     run, wrote = found["last_run"], found["last_written"]
     if run is None:
         print_line(console, "it has not run yet" if not found["started"] else "no run of it is noted")
@@ -167,7 +196,7 @@ def _show_history(console: Console, runs: list[Payload]) -> None:
 
 
 def _line(run: Payload) -> list[object]:
-    figures = run["figures"]
+    figures = {name: "unknown" if value is None else value for name, value in run["figures"].items()}
     return [
         when(run["started_ms"]),
         run["schedule"],
@@ -181,6 +210,15 @@ def _line(run: Payload) -> list[object]:
         run["high"],
         run["idle_before"],
     ]
+
+
+def known(number: int | None, one: str, many: str) -> str:
+    """Format a count that may be unknown."""
+    return f"an unknown number of {many}" if number is None else count(number, one, many)
+
+
+def _number(number: int | None) -> str:
+    return "unknown" if number is None else f"{number:,}"
 
 
 def describe_lag(lag: int, lag_ms: int | None, source: str) -> str:
@@ -200,18 +238,23 @@ def show_run(console: Console, run: Payload) -> None:
     batches = f"{count(run['batches'], *what)} ({run['low']} to {run['high']})"
     ranges = count(run["ranges"], "range")
     stored = f", {size(run['bytes'])} stored" if run["bytes"] else ""
-    entries = count(figures["entries"], "entry", "entries")
+    entries = known(figures["entries"], "entry", "entries")
     print_line(console, f"{ranges}, {batches}, {entries}{stored} in {run['seconds']:.1f} s")
     if run["lag"]:
         print_line(console, f"{describe_lag(run['lag'], run['lag_ms'], run['source'])} to come when it was noted")
     elif run["lag"] is None:
         print_line(console, "what was still to come when it was noted is not known")
-    parts = [f"{count(figures['rows'], 'row')} written to {run['into']}"]
-    parts += [f"{figures[name]:,} {name}" for name in ("malformed", "quarantined", "dropped") if figures[name]]
+    parts = [f"{known(figures['rows'], 'row', 'rows')} written to {run['into']}"]
+    parts += [f"{_number(figures[name])} {name}" for name in _LEFT_OUT if figures[name] != 0]
     print_line(console, ", ".join(parts))
+    if figures["unchecked"]:
+        print_line(console, f"not checked, as a count was not to be had: {', '.join(figures['unchecked'])}")
     for name, failed in figures["failed"].items():
         if failed:
             print_line(console, f"  {name}: {count(failed, 'row fails', 'rows fail')} it")
+    for name, change in figures["stages"].items():
+        if change["rows_in"] != change["rows_out"]:
+            print_line(console, f"  {name}: {_number(change['rows_in'])} in, {_number(change['rows_out'])} out")
 
 
 def print_line(console: Console, text: str) -> None:

@@ -18,21 +18,20 @@ import msgspec
 from tenure.buffer.ingest.sink import Commit
 from tenure.buffer.reading.lag import Lag
 from tenure.errors import Corrupt, Indeterminate, Invalid
+from tenure.spark.jobs.balanced import BalancedWrite, Transform
 from tenure.spark.jobs.causes import is_of_spark, job_error
 from tenure.spark.jobs.plan import Planned
 from tenure.spark.jobs.retrying import Retrying
 from tenure.spark.reader.reader import RangeReader
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from tenure.spark.sinks.protocol import SparkSink
 
 __all__ = ["Done", "OnRange", "RangeWriter", "Summary", "Transform", "write_range"]
 
 log = logging.getLogger("tenure.spark")
-
-Transform = Callable[["DataFrame"], "DataFrame"]
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -98,16 +97,17 @@ class RangeWriter:
     def write(self, planned: Planned) -> None:
         """Read, transform and write a range.
 
-        Raises Corrupt for a batch that is gone or damaged, whatever the sink made of it, and what the sink raises;
+        Raises Corrupt for a batch that is gone or damaged, whatever the sink made of it, Conflict (``unbalanced``)
+        where the table does not hold what the manifest and the transformation account for, and what the sink raises;
         Indeterminate only if the table, asked once more, does not hold it. Raises for an error of Spark's what its
         innermost cause means, Conflict (``spark_failed``) where that is not known.
         """
         commit, writing = planned.commit(self._sink), False
         try:
             frame = self._reader.read(planned)
-            rows = frame if self._transform is None else self._transform(frame)
+            write = BalancedWrite(self._sink, frame, entries=planned.entries, transform=self._transform)
             writing = True
-            self._sink.write(rows, commit)
+            write.store(commit)
         except Corrupt:
             raise
         except Exception as error:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Invalid
 from tenure.objects.store import open_store
+from tenure.spark.jobs.balanced import BalancedWrite, Transform
 from tenure.spark.sinks.protocol import SparkSink
 from tenure.spark.stream.offsets import checkpoint_store_url, offsets_of
 
@@ -30,7 +31,7 @@ def write_stream(
     sink: SparkSink,
     *,
     checkpoint: str,
-    transform: Callable[[DataFrame], DataFrame] | None = None,
+    transform: Transform | None = None,
     trigger: Mapping[str, Any] | None = None,
 ) -> StreamingQuery:
     """Start a query that writes a stream of ``tenure-buffer`` to a sink, and return it.
@@ -49,7 +50,7 @@ def write_stream(
             _refuse_rows(rows, batch_id)
             return
         commit = Commit(range_.buffer, sink.name, range_.low, range_.high, sink.schema_version)
-        sink.write(rows if transform is None else transform(rows), commit)
+        BalancedWrite(sink, rows, entries=None, transform=transform).store(commit)
 
     writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
     return (writer.trigger(**trigger) if trigger else writer).start()

@@ -14,7 +14,7 @@ from tenure.errors import Conflict
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Needs", "SparkSink", "is_held"]
+__all__ = ["Needs", "SparkSink", "is_held", "merges"]
 
 
 class Needs:
@@ -80,3 +80,8 @@ def is_held(commit: Commit, last: int | None) -> bool:
             last=last,
         )
     return False
+
+
+def merges(sink: SparkSink) -> bool:
+    """Return whether the sink's rows replace each other by key: it may then store fewer rows than it is given."""
+    return bool(getattr(sink, "merges", False))

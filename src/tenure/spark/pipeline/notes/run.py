@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tenure.spark.pipeline.rows.outputs import Figures
+from tenure.spark.pipeline.rows.figures import Figures
 
 __all__ = ["Run", "Trouble"]
 
@@ -69,5 +69,8 @@ class Run(msgspec.Struct, kw_only=True):
         return max(0, self.updated_ms - self.started_ms) / 1000
 
     @property
-    def entries_per_s(self) -> float:
-        return self.figures.entries / self.seconds if self.seconds else 0.0
+    def entries_per_s(self) -> float | None:
+        entries = self.figures.entries
+        if entries is None:
+            return None
+        return entries / self.seconds if self.seconds else 0.0

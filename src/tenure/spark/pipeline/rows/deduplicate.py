@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
     from tenure.spark.pipeline.file.sections import Deduplicate
 
-__all__ = ["PLACE", "drop_duplicates", "mark_duplicates"]
+__all__ = ["DUPLICATES", "PLACE", "drop_duplicates", "duplicates", "mark_duplicates"]
 
+DUPLICATES: Final = "duplicates"
+"""The figure of rows that are left out."""
 _DUPLICATE: Final = "_duplicate"
 """The column that is true of such a row; dropped before expectations see the rows."""
 PLACE: Final = ("_seq", "_index")
@@ -34,6 +36,13 @@ def mark_duplicates(rows: DataFrame, wanted: Deduplicate) -> DataFrame:
     spread = [f.when(~takes_part, f.col(name)) for name in PLACE]
     rank = f.row_number().over(Window.partitionBy(*wanted.keys, *spread).orderBy(*order))
     return rows.withColumn(_DUPLICATE, takes_part & (rank > 1))
+
+
+def duplicates() -> dict[str, Column]:
+    """Return what is counted of marked rows."""
+    from pyspark.sql import functions as f
+
+    return {DUPLICATES: f.count_if(_DUPLICATE)}
 
 
 def drop_duplicates(marked: DataFrame) -> DataFrame:

@@ -5,17 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tenure.errors import Conflict
+from tenure.spark.jobs.counts import Found
 from tenure.spark.pipeline.file.sections import Expect, Pipeline
-from tenure.spark.pipeline.rows.counts import Counts
+from tenure.spark.pipeline.rows.deduplicate import PLACE
 from tenure.spark.pipeline.rows.stages import Stages
+from tenure.spark.sinks.arguments import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["FAILED", "ExpectationSet"]
+__all__ = ["ASIDE", "FAILED", "ExpectationSet", "with_whole_entries"]
 
 FAILED: Final = "_failed_expectations"
 """The column with the names of the expectations that a row does not meet; dropped before it is written."""
+ASIDE: Final = "_set_aside"
+"""The column that is true of a row for the quarantine; dropped with the other."""
 _SEQS_TOLD_MAX: Final = 10
 
 
@@ -46,35 +50,42 @@ class ExpectationSet:
                 met = f.coalesce(f.expr(expect.that).cast("boolean"), f.lit(False))
                 rows.select(met).schema  # noqa: B018 - makes a server that plans late plan it now
                 names.append(f.when(~met, f.lit(expect.name)))
-        return rows.withColumn(FAILED, f.array_compact(f.array(*names)))
+        marked = rows.withColumn(FAILED, f.array_compact(f.array(*names)))
+        return marked.withColumn(ASIDE, _fails(self._those("quarantine")))
 
     def figures(self) -> dict[str, Column]:
-        """Return what is counted: rows that come in, that fail each, and what becomes of them."""
+        """Return what is counted beside all rows: those that fail each, and what becomes of them."""
         from pyspark.sql import functions as f
 
-        rows = {"rows_in": f.count(f.lit(1))}
         if not self.all:
-            return rows
-        fails = {f"fails_{index}": _count(_fails([one])) for index, one in enumerate(self.all)}
-        aside = _fails(self._those("quarantine"))
-        dropped = _fails(self._those("drop")) & ~aside
-        return rows | fails | {"quarantined": _count(aside), "dropped": _count(dropped)}
+            return {}
+        fails = {f"fails_{index}": f.count_if(_fails([one])) for index, one in enumerate(self.all)}
+        dropped = _fails(self._those("drop")) & ~f.col(ASIDE)
+        return fails | {"quarantined": f.count_if(ASIDE), "dropped": f.count_if(dropped)}
 
     def good(self, rows: DataFrame) -> DataFrame:
         """Return the rows that go on."""
         from pyspark.sql import functions as f
 
-        return rows.where(f.size(FAILED) == 0).drop(FAILED) if self.all else rows
+        return rows.where((f.size(FAILED) == 0) & ~f.col(ASIDE)).drop(FAILED, ASIDE) if self.all else rows
 
     def set_aside(self, rows: DataFrame) -> DataFrame | None:
         """Return the rows for the quarantine, with what they fail; None where no expectation sends any there."""
-        those = self._those("quarantine")
-        return rows.where(_fails(those)) if those else None
+        from pyspark.sql import functions as f
 
-    def stop_on_failure(self, rows: DataFrame, counts: Counts) -> None:
+        return rows.where(f.col(ASIDE)) if self._those("quarantine") else None
+
+    def needs_whole_entries(self, rows: DataFrame, found: Found) -> bool:
+        """Return whether entries of which a row is set aside may have other rows, and the rows show which these are.
+
+        Only a step makes several rows of an entry.
+        """
+        return bool(self._pipeline.step) and found["quarantined"] > 0 and set(PLACE) <= set(rows.columns)
+
+    def stop_on_failure(self, rows: DataFrame, found: Found) -> None:
         """Raise Conflict (``expectation_failed``) where a row fails what no row may fail."""
         for index, expect in enumerate(self.all):
-            failed = counts().get(f"fails_{index}", 0) if expect.otherwise == "fail" else 0
+            failed = found[f"fails_{index}"] if expect.otherwise == "fail" else 0
             if failed:
                 where = _seqs(rows, expect)
                 raise Conflict(
@@ -90,17 +101,26 @@ class ExpectationSet:
         return [one for one in self.all if one.otherwise == otherwise]
 
 
+def with_whole_entries(marked: DataFrame) -> DataFrame:
+    """Return marked rows, all rows of an entry set aside where one of them is.
+
+    The entry is what a replay produces again. If its good rows went into the table now, they would be there twice then.
+    """
+    from pyspark.sql import functions as f
+
+    together = "__tenure_together"
+    known = [f.col(name).isNotNull() for name in PLACE]
+    places = marked.where(f.col(ASIDE)).where(known[0] & known[1]).select(*PLACE).distinct()
+    joined = marked.join(f.broadcast(places.withColumn(together, f.lit(True))), list(PLACE), "left")
+    aside = f.col(ASIDE) | f.coalesce(f.col(together), f.lit(False))
+    return joined.withColumn(ASIDE, aside).select(*[quote_name(name) for name in marked.columns])
+
+
 def _fails(expects: list[Expect]) -> Column:
     """Return whether a row fails one of them."""
     from pyspark.sql import functions as f
 
     return f.arrays_overlap(f.col(FAILED), f.array(*[f.lit(one.name) for one in expects])) if expects else f.lit(False)
-
-
-def _count(which: Column) -> Column:
-    from pyspark.sql import functions as f
-
-    return f.count(f.when(which, f.lit(1)))
 
 
 def _seqs(rows: DataFrame, expect: Expect) -> str:

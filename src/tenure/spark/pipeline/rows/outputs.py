@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-import msgspec
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from tenure.buffer.ingest.sink import Commit
-from tenure.spark.decode import MALFORMED
+from tenure.errors import Indeterminate
 from tenure.spark.jobs.causes import named_causes
+from tenure.spark.jobs.counts import ROWS, Counting, Found, count_now
 from tenure.spark.pipeline.file.sections import Pipeline
 from tenure.spark.pipeline.file.sink import make_sink, side_table
-from tenure.spark.pipeline.rows.counts import Counts, count_observed, count_persisted
-from tenure.spark.pipeline.rows.expectations import ExpectationSet
-from tenure.spark.pipeline.rows.set_aside import quarantine_rows
+from tenure.spark.pipeline.rows.expectations import ExpectationSet, with_whole_entries
+from tenure.spark.pipeline.rows.figures import Figures
+from tenure.spark.pipeline.rows.ledger import DECODED, EXPECTED, EntriesOf, Ledger
+from tenure.spark.pipeline.rows.set_aside import RECORDS, quarantine_rows, records_of
 from tenure.spark.pipeline.rows.stages import Stages, without_malformed
 from tenure.spark.sinks.protocol import Needs, SparkSink, is_held
 from tenure.spark.toml_lines import problems_error
@@ -30,37 +31,15 @@ if TYPE_CHECKING:
 
     from tenure.spark.sinks.files.table import FileTable
 
-__all__ = ["Figures", "Outputs"]
+__all__ = ["Outputs"]
 
 _RESULTS: Final = (
     "pipeline string, expectation string, otherwise string, passed long, failed long, low long, high long, ts timestamp"
 )
 
 
-class Decoded(NamedTuple):
-    """A range: its raw rows, its decoded entries, and their figures."""
-
-    raw: DataFrame
-    entries: DataFrame
-    counts: Counts
-
-
-class Figures(msgspec.Struct, kw_only=True):
-    """Counts of the entries of one range, or of several."""
-
-    entries: int = 0
-    rows: int = 0
-    malformed: int = 0
-    quarantined: int = 0
-    dropped: int = 0
-    failed: dict[str, int] = {}
-    """Rows that did not meet an expectation, by its name."""
-
-    def add(self, more: Figures) -> None:
-        for name in ("entries", "rows", "malformed", "quarantined", "dropped"):
-            setattr(self, name, getattr(self, name) + getattr(more, name))
-        for name, count in more.failed.items():
-            self.failed[name] = self.failed.get(name, 0) + count
+_NOT_OBSERVED: Final = ("small_delta", "small_iceberg")
+"""Tables whose rows the driver fetches part by part, which Spark counts as no action at all."""
 
 
 class Outputs:
@@ -77,6 +56,10 @@ class Outputs:
         self.name = self._main.name
         self.schema_version = self._main.schema_version
         self.figures = Figures()
+        self.entries_of: Callable[[Commit, bool], int | None] = lambda _commit, _careful: None
+        """Returns the entries of a commit as `EntriesOf` does, where no range writer says how many there are."""
+        self.accepted: frozenset[tuple[int, int]] = frozenset()
+        """Ranges that are written although they do not balance."""
         self.on_write: Callable[[Commit], None] | None = None
         """Called with every commit after it, where no range writer reports it."""
 
@@ -113,85 +96,104 @@ class Outputs:
                 rows.selectExpr(*sink.select).schema  # noqa: B018 - makes a server that plans late plan it now
 
     def write(self, frame: DataFrame, commit: Commit) -> None:
-        """Decode, transform and check the rows, then write them, side tables first.
-
-        Raises as the main sink does, Conflict (``expectation_failed``) before anything is written, Invalid
-        (``bad_step``, ``bad_schema``).
-        """
-        if is_held(commit, self.last_committed(frame.sparkSession, commit.buffer)):
-            return
-        held: list[DataFrame] = []
-        try:
-            with named_causes(f"the range {commit.low} to {commit.high} was not written"):
-                self._write(frame, commit, held)
-        finally:
-            for rows in held:
-                rows.unpersist()
+        """Decode, transform and check the rows, then write them, side tables first. Raises as ``write_counted``."""
+        self._write(frame, commit, partial(self.entries_of, commit))
         if self.on_write is not None:
             self.on_write(commit)
 
-    def _write(self, raw: DataFrame, commit: Commit, held: list[DataFrame]) -> None:
-        mode = self._pipeline.decode.malformed
-        entries, entry_counts = self._counted_entries(self._stages.decode(raw), held)
-        range_ = Decoded(raw, entries, entry_counts)
-        rows = entries if mode == "column" else without_malformed(entries)
-        marked = self._expecting.mark(self._stages.transform(rows), self._stages)
-        if self._expecting.needs_rows_twice:
-            marked, row_counts = count_persisted(marked, self._expecting.figures(), held)
-            self._expecting.stop_on_failure(marked, row_counts)
+    def write_counted(self, frame: DataFrame, commit: Commit, *, entries: int | None) -> None:
+        """Write a range of which the manifest has so many entries, and see that it balances.
+
+        Raises as the main sink does, Conflict (``expectation_failed``) before anything is written, Conflict
+        (``unbalanced``), Invalid (``bad_step``, ``bad_schema``).
+        """
+        self._write(frame, commit, lambda _: entries)
+
+    def _write(self, frame: DataFrame, commit: Commit, entries_of: EntriesOf) -> None:
+        if is_held(commit, self.last_committed(frame.sparkSession, commit.buffer)):
+            return
+        held: list[DataFrame] = []
+        accepted = (commit.low, commit.high) in self.accepted
+        ledger = Ledger(self._pipeline, entries_of, held=held, accepted=accepted)
+        try:
+            with named_causes(f"the range {commit.low} to {commit.high} was not written"):
+                self._write_tables(frame, commit, ledger)
+        finally:
+            for rows in held:
+                rows.unpersist()
+
+    def _write_tables(self, raw: DataFrame, commit: Commit, ledger: Ledger) -> None:
+        entries = ledger.count_entries(self._stages.decode(raw))
+        rows = entries if self._pipeline.decode.malformed == "column" else without_malformed(entries)
+        marked = self._expecting.mark(self._stages.transform(rows, ledger.count_stage), self._stages)
+        first = self._expecting.needs_rows_twice or self._pipeline.sink.kind in _NOT_OBSERVED
+        marked = ledger.count_expected(marked, self._expecting.figures(), first=first)
+        if first:
+            marked = self._check(marked, ledger.counts)
+            ledger.settle(commit, aside=None, published=False)
+        aside = self._write_sides(raw, entries, marked, commit, ledger)
+        if first:
+            ledger.settle(commit, aside=aside, published=False)
+        stored = self._write_main(self._expecting.good(marked), commit)
+        account = ledger.settle(commit, stored=stored, aside=aside, published=True)
+        self.figures.add(ledger.figures(account))
+
+    def _check(self, marked: DataFrame, counts: Counting) -> DataFrame:
+        """Return the rows, those of an entry together. Raises Conflict (``expectation_failed``)."""
+        found = _known(counts.found(EXPECTED))
+        self._expecting.stop_on_failure(marked, found)
+        if self._expecting and self._expecting.needs_whole_entries(marked, found):
+            marked = with_whole_entries(marked)
+            counts.replace(EXPECTED, count_now(marked, self._expecting.figures() | records_of(marked)))
         else:
-            merges = self._pipeline.sink.mode == "merge"
-            marked, row_counts = count_observed(marked, self._expecting.figures(), held, through_views=merges)
-        self._write_sides(range_, marked, row_counts, commit)
-        self._main.write(self._expecting.good(marked), commit)
-        self._note(entry_counts(), row_counts())
+            counts.replace(EXPECTED, {RECORDS: found.get("quarantined", 0)})
+        return marked
 
-    def _counted_entries(self, entries: DataFrame, held: list[DataFrame]) -> tuple[DataFrame, Counts]:
-        from pyspark.sql import functions as f
+    def _write_main(self, rows: DataFrame, commit: Commit) -> int | None:
+        """Write the main table; return what it stored, None where the answer was lost and the table holds it."""
+        try:
+            return self._main.write(rows, commit)
+        except Indeterminate:
+            if is_held(commit, self.last_committed(rows.sparkSession, commit.buffer)):
+                return None
+            raise
 
-        figures = {"entries": f.count(f.lit(1)), "malformed": f.count(MALFORMED)}
-        if self._pipeline.decode.malformed == "quarantine":
-            return count_persisted(entries, figures, held)
-        queries = any(step.python is None for step in self._pipeline.step) or self._pipeline.sink.mode == "merge"
-        return count_observed(entries, figures, held, through_views=queries)
-
-    def _write_sides(self, range_: Decoded, marked: DataFrame, counts: Counts, commit: Commit) -> None:
+    def _write_sides(
+        self, raw: DataFrame, entries: DataFrame, marked: DataFrame, commit: Commit, ledger: Ledger
+    ) -> tuple[int | None, int | None] | None:
+        """Write the side tables; return how many records were to go to the quarantine, and how many it stored."""
+        aside: tuple[int | None, int | None] | None = None
         for kind, side in self._sides.items():
             own = Commit(commit.buffer, side.name, commit.low, commit.high, side.schema_version)
             if kind == "expectations":
-                side.write(self._results(marked.sparkSession, counts(), commit), own)
+                side.write(self._results(marked.sparkSession, _known(ledger.counts.found(EXPECTED)), commit), own)
                 continue
             malformed = self._pipeline.decode.malformed == "quarantine"
-            aside = self._expecting.set_aside(marked)
-            count = range_.counts()["malformed"] if malformed else 0
-            count += 0 if aside is None else counts()["quarantined"]
+            failing = self._expecting.set_aside(marked)
+            count = _known(ledger.counts.found(DECODED))["malformed"] if malformed else 0
+            count += 0 if failing is None else _known(ledger.counts.found(EXPECTED))[RECORDS]
             if count == 0 and side.last_committed(marked.sparkSession, commit.buffer) is not None:
                 side.skip(own)
+                aside = (0, 0)
                 continue
-            side.write(quarantine_rows(range_.raw, range_.entries if malformed else None, aside, count=count), own)
+            names = [one.name for one in self._expecting.all]
+            records = quarantine_rows(raw, entries if malformed else None, failing, names=names, count=count)
+            aside = (count, side.write(records, own))
+        return aside
 
-    def _results(self, spark: SparkSession, counts: dict[str, int], commit: Commit) -> DataFrame:
+    def _results(self, spark: SparkSession, counts: Found, commit: Commit) -> DataFrame:
         now = datetime.now(UTC)
         rows = []
         for index, expect in enumerate(self._expecting.all):
             failed = counts[f"fails_{index}"]
-            passed = counts["rows_in"] - failed
+            passed = counts[ROWS] - failed
             rows.append(
                 (self._pipeline.name, expect.name, expect.otherwise, passed, failed, commit.low, commit.high, now)
             )
         return spark.createDataFrame(rows, _RESULTS).coalesce(1)
 
-    def _note(self, entries: dict[str, int], rows: dict[str, int]) -> None:
-        aside, dropped = rows.get("quarantined", 0), rows.get("dropped", 0)
-        malformed = entries.get("malformed", 0)
-        mode = self._pipeline.decode.malformed
-        self.figures.add(
-            Figures(
-                entries=entries.get("entries", 0),
-                rows=rows.get("rows_in", 0) - aside - dropped,
-                malformed=malformed,
-                quarantined=aside + (malformed if mode == "quarantine" else 0),
-                dropped=dropped + (malformed if mode == "drop" else 0),
-                failed={one.name: rows.get(f"fails_{index}", 0) for index, one in enumerate(self._expecting.all)},
-            )
-        )
+
+def _known(found: Found | None) -> Found:
+    """Return the figures of persisted rows, which are always known."""
+    assert found is not None
+    return found

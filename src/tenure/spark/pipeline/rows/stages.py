@@ -11,13 +11,16 @@ from tenure.spark.decode import MALFORMED, decoded, read_schema
 from tenure.spark.pipeline.file.functions import load_function
 from tenure.spark.pipeline.file.queries import Views, query_of
 from tenure.spark.pipeline.file.sections import Pipeline
-from tenure.spark.pipeline.rows.deduplicate import PLACE, drop_duplicates, mark_duplicates
+from tenure.spark.pipeline.rows.deduplicate import PLACE, drop_duplicates, duplicates, mark_duplicates
 from tenure.spark.toml_lines import KeyPath, problems_error
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["Stages", "empty_range", "without_malformed"]
+__all__ = ["Count", "Stages", "empty_range", "without_malformed"]
+
+Count = Callable[[str, "DataFrame", "dict[str, Column]"], "DataFrame"]
+"""Takes a stage's name, its rows and what else is counted of them; returns the rows to go on with."""
 
 
 class Stages:
@@ -37,8 +40,11 @@ class Stages:
         schema = None if decode.schema is None else read_schema(self._pipeline.beside(decode.schema))
         return decoded(raw, schema, format=decode.format)
 
-    def transform(self, rows: DataFrame) -> DataFrame:
-        """Apply the steps, then keep one row for each key. Raises Invalid (``bad_step``) with the failed line."""
+    def transform(self, rows: DataFrame, count: Count | None = None) -> DataFrame:
+        """Apply the steps, then keep one row for each key; ``count`` gets the rows after each.
+
+        Raises Invalid (``bad_step``) with the failed line.
+        """
         for number, step in enumerate(self._pipeline.step):
             key = next(name for name in ("python", "file", "sql") if getattr(step, name) is not None)
             path = ("step", number, key)
@@ -47,7 +53,8 @@ class Stages:
                     rows = _apply(load_function(step.python, beside=self._pipeline.file.parent), rows)
                 else:
                     rows = _analyze(self._views.run(rows, query_of(self._pipeline, step), number=number))
-        return self._deduplicate(rows)
+            rows = rows if count is None else count(f"step {number + 1}", rows, {})
+        return self._deduplicate(rows, count)
 
     @contextmanager
     def errors_at(self, path: KeyPath) -> Iterator[None]:
@@ -60,7 +67,7 @@ class Stages:
             problem = self._pipeline.located.problem(path, f"{path[-1]}: {_reason(error)}")
             raise problems_error([problem], code="bad_step") from error
 
-    def _deduplicate(self, rows: DataFrame) -> DataFrame:
+    def _deduplicate(self, rows: DataFrame, count: Count | None) -> DataFrame:
         wanted = self._pipeline.deduplicate
         if wanted is None:
             return rows
@@ -70,7 +77,8 @@ class Stages:
                 [self._pipeline.located.problem(("deduplicate", "keys"), f"the rows have no {', '.join(missing)}")],
                 code="bad_step",
             )
-        return drop_duplicates(mark_duplicates(rows, wanted))
+        marked = mark_duplicates(rows, wanted)
+        return drop_duplicates(marked if count is None else count("deduplicate", marked, duplicates()))
 
 
 def empty_range(spark: SparkSession) -> DataFrame:

@@ -13,16 +13,19 @@ from functools import partial
 from typing import NamedTuple
 
 from tenure.buffer.batch.format import Descriptor
+from tenure.buffer.collecting.quarantine import find_quarantined
 from tenure.buffer.ingest.sink import Commit
 from tenure.buffer.manifest.catalog import Catalog
 from tenure.buffer.manifest.journal import Journal
 from tenure.buffer.reading.lag import Lag
+from tenure.buffer.settings import BufferSettings
 from tenure.errors import TenureError
 from tenure.objects.background import background
+from tenure.objects.store import open_store
 from tenure.spark.pipeline.file.sections import Pipeline
 from tenure.spark.pipeline.runner.topics import topic_lag
 
-__all__ = ["Look", "Progress", "progress_of"]
+__all__ = ["Look", "Progress", "entries_of", "progress_of"]
 
 log = logging.getLogger("tenure.spark")
 
@@ -51,6 +54,33 @@ def progress_of(pipeline: Pipeline) -> Progress:
     return ahead
 
 
+def entries_of(pipeline: Pipeline) -> Callable[[Commit, bool], int | None]:
+    """Return a function that returns the entries of a commit by the manifest; None where they are not known.
+
+    It is careful where that is asked for: a batch that the group has given up counts only until then, as this costs a
+    listing. A topic does not say how many records a range of its seqs has.
+    """
+    if pipeline.source.topic is not None:
+        return lambda _commit, _careful: None
+    manifest, group = _Manifest(pipeline.buffer_url), pipeline.source.group
+
+    def entries(commit: Commit, careful: bool) -> int | None:
+        try:
+            found = background().run(manifest.descriptors(commit.low, commit.high))
+            given_up = set[int]()
+            if careful:
+                store = open_store(pipeline.buffer_url)
+                listing = find_quarantined(store, commit.low, commit.high, group=group, settings=BufferSettings())
+                given_up = background().run(listing)
+        except (TenureError, OSError) as error:
+            log.info("the entries of %s are not known: %s", commit, error)
+            return None
+        is_whole = len(found) == commit.high + 1 - commit.low
+        return sum(each.entries for each in found if each.seq not in given_up) if is_whole else None
+
+    return entries
+
+
 class _Manifest:
     """The manifest of a buffer, read on from where it was read last."""
 
@@ -61,15 +91,25 @@ class _Manifest:
     def __call__(self, commit: Commit) -> Look:
         return background().run(self._look(commit.low, commit.high))
 
-    async def _look(self, low: int, high: int) -> Look:
+    async def descriptors(self, low: int, high: int) -> list[Descriptor]:
+        """Return the batches ``low`` to ``high``, as far as the manifest has them."""
+        journal = await self._opened()
+        await journal.sync()
+        return await Catalog(journal).descriptors(low, high + 1 - low)
+
+    async def _opened(self) -> Journal:
         if self._journal is None:
             journal = Journal(self._url)
             await journal.open(create=False, writing=False)
             self._journal = journal
-        state, catalog = await self._journal.sync(), Catalog(self._journal)
+        return self._journal
+
+    async def _look(self, low: int, high: int) -> Look:
+        journal = await self._opened()
+        state, catalog = await journal.sync(), Catalog(journal)
         descriptors = await catalog.descriptors(low, high + 1 - low)
         waiting = await catalog.descriptors(high + 1, 1)
-        now_ms = self._journal.clock.wall_ms()
+        now_ms = journal.clock.wall_ms()
         age_ms = max(0, now_ms - waiting[0].first_ms) if waiting else 0
         return Look(tuple(descriptors), Lag(state.next_seq - high - 1, age_ms))
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from tenure.buffer.collecting.retention import ask_retention
 from tenure.buffer.inspect import buffer_id
-from tenure.errors import Invalid
+from tenure.errors import Conflict, Invalid
 from tenure.objects.background import background
 from tenure.spark.jobs.backfill import backfill, find_retained
 from tenure.spark.jobs.ingest import follow, ingest
@@ -19,6 +20,7 @@ from tenure.spark.pipeline.file.sections import Pipeline
 from tenure.spark.pipeline.file.sink import place_of, side_path
 from tenure.spark.pipeline.notes.note import OnRun, RunNote, keep_note
 from tenure.spark.pipeline.notes.run import Run
+from tenure.spark.pipeline.notes.unbalanced import demand_accepted, forget_accepted, note_unbalanced, unbalanced_of
 from tenure.spark.pipeline.rows.outputs import Outputs
 from tenure.spark.pipeline.rows.stages import empty_range
 from tenure.spark.session.jvm_start import explain
@@ -84,6 +86,10 @@ def run_pipeline(
     run = _new_run(pipeline, schedule)
 
     def work(session: SparkSession, running: RunNote) -> None:
+        with _stopped_by_unbalanced(pipeline, outputs):
+            write(session, running)
+
+    def write(session: SparkSession, running: RunNote) -> None:
         hooks: dict[str, Any] = {"on_range": running.count, "stop": stop, "on_wait": running.wait}
         if schedule == "streaming" or pipeline.source.topic is not None:
             from tenure.spark.pipeline.runner.streaming import stream
@@ -182,6 +188,21 @@ def _run_noted(
             if spark is None:
                 session.stop()
     return run
+
+
+@contextmanager
+def _stopped_by_unbalanced(pipeline: Pipeline, outputs: Outputs) -> Iterator[None]:
+    """Run unless a range that did not balance waits for an operator, and note one that does not balance now."""
+    noted = unbalanced_of(pipeline.notes_url, pipeline.name)
+    demand_accepted(noted, pipeline.file)
+    outputs.accepted = frozenset(each.range for each in noted if each.accepted)
+    try:
+        yield
+    except Conflict as error:
+        if error.code == "unbalanced":
+            note_unbalanced(pipeline.notes_url, pipeline.name, error)
+        raise
+    forget_accepted(pipeline.notes_url, pipeline.name, noted)
 
 
 def _new_run(pipeline: Pipeline, schedule: str, *, into: str | None = None) -> Run:

@@ -18,7 +18,7 @@ from tenure.spark.jobs.retrying import RETRY_MS, OnWait, Retrying, Stopped
 from tenure.spark.jobs.streaming import write_stream
 from tenure.spark.pipeline.file.sections import Pipeline
 from tenure.spark.pipeline.rows.outputs import Outputs
-from tenure.spark.pipeline.runner.progress import Progress, progress_of
+from tenure.spark.pipeline.runner.progress import Progress, entries_of, progress_of
 from tenure.spark.pipeline.runner.topics import topic_query
 from tenure.spark.stream.formats import need_streams, register
 
@@ -70,6 +70,7 @@ def stream(
     """
     need_streams(spark)
     register(spark)
+    outputs.entries_of = entries_of(pipeline)
     outputs.on_write = _reporter(on_range, progress_of(pipeline))
     retrying = Retrying(within_ms=RETRY_MS if once else None, stop=stop, on_wait=on_wait)
     sink = _RepeatedOutputs(outputs, retrying)

@@ -83,6 +83,11 @@ class DeltaSink:
     def __repr__(self) -> str:
         return f"DeltaSink({self._where!r}, name={self.name!r})"
 
+    @property
+    def merges(self) -> bool:
+        """Return whether rows replace each other by key."""
+        return self._merge is not None
+
     def needs(self, spark_version: tuple[int, int]) -> Needs:
         """Return Delta's connector, and Hadoop's S3 client where the table is on S3.
 

@@ -78,6 +78,11 @@ class IcebergSink:
     def __repr__(self) -> str:
         return f"IcebergSink({'.'.join(self._parts)!r}, name={self.name!r})"
 
+    @property
+    def merges(self) -> bool:
+        """Return whether rows replace each other by key."""
+        return self._merge is not None
+
     def needs(self, spark_version: tuple[int, int]) -> Needs:
         """Return Iceberg's connector, and the catalog where ``warehouse`` asks for one.
 

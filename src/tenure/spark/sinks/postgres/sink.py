@@ -166,12 +166,13 @@ class PostgresSink:
     def _fill(self, frame: DataFrame, columns: list[Column], staging: Staging) -> None:
         options = self._address.jdbc() | {
             "dbtable": f'"{self._schema}"."{staging.name}"',
-            "numPartitions": str(self._connections_max),
             "batchsize": str(self._rows_per_insert),
             "isolationLevel": "READ_COMMITTED",  # one transaction for each attempt of a task
             "reWriteBatchedInserts": "true",
         }
-        flatten(frame, columns).write.format("jdbc").options(**options).mode("append").save()
+        # With `numPartitions` Spark asks for the rows' partitions first, and an observation would be of that question.
+        rows = flatten(frame, columns).coalesce(self._connections_max)
+        rows.write.format("jdbc").options(**options).mode("append").save()
 
     # PostgreSQL
 

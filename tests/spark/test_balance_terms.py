@@ -1,0 +1,84 @@
+"""The arithmetic of a range's balance, without Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from tenure.buffer.ingest.sink import Commit
+from tenure.errors import Conflict
+from tenure.spark.jobs.balance import Account, Stage, demand_balance
+from tenure.spark.jobs.counts import counted_once
+
+COMMIT = Commit("b", "orders", 3, 7, 1)
+
+
+def broken(account: Account) -> list[tuple[str, int, int]]:
+    return [(each.term, each.before[1], each.after[1]) for each in account.differences()]
+
+
+def test_a_range_without_stages_balances_where_the_table_stored_its_entries() -> None:
+    sound = Account(entries=10, stored=10)
+    assert (broken(sound), sound.unchecked, sound.rows) == ([], (), 10)
+    assert broken(Account(entries=10, stored=9)) == [("entries", 10, 9)]
+    assert broken(Account(entries=10, decoded=9, stored=9)) == [("entries", 10, 9)]
+
+
+def test_a_stage_may_change_rows_by_its_name_and_nothing_may_between_two() -> None:
+    stages = (Stage("malformed", 10, 8), Stage("step 1", 8, 20), Stage("deduplicate", 20, 19))
+    sound = Account(entries=10, decoded=10, stages=stages, stored=19, aside=(2, 2))
+    assert (broken(sound), sound.unchecked, sound.filled) == ([], (), stages)
+    lost = (*stages[:2], Stage("deduplicate", 19, 18))
+    assert broken(Account(entries=10, decoded=10, stages=lost, stored=18)) == [("step 1", 20, 19)]
+    assert broken(Account(entries=10, decoded=10, stages=stages, stored=18)) == [("rows", 19, 18)]
+    assert broken(Account(entries=10, decoded=11, stages=stages, stored=19)) == [
+        ("entries", 10, 11),
+        ("entries", 11, 10),
+    ]
+    assert broken(Account(entries=10, stages=stages, stored=19, aside=(2, 1))) == [("quarantine", 2, 1)]
+
+
+def test_what_is_not_known_is_unchecked_and_neither_an_alarm_nor_a_balance() -> None:
+    stages = (Stage("step 1", None, None), Stage("deduplicate", 20, 19))
+    account = Account(entries=10, stages=stages, stored=None, aside=(None, 0))
+    assert (broken(account), account.unchecked) == ([], ("entries", "step 1", "rows", "quarantine"))
+    assert account.rows == 19
+    assert Account().unchecked == ("entries",)
+    assert Account().rows is None
+
+
+def test_a_count_that_is_missing_between_two_others_hides_no_difference() -> None:
+    assert broken(Account(entries=10, decoded=None, stages=(Stage("step 1", 9, 9),), stored=9)) == [("entries", 10, 9)]
+
+
+def test_an_unknown_count_is_filled_in_from_its_neighbour() -> None:
+    account = Account(entries=10, decoded=10, stages=(Stage("step 1", None, None), Stage("step 2", 30, None)), stored=5)
+    assert account.filled == (Stage("step 1", 10, 30), Stage("step 2", 30, 5))
+
+
+@pytest.mark.parametrize(("published", "told"), [(False, "Nothing of the range is in"), (True, "The table holds the")])
+def test_the_error_names_the_term_both_numbers_and_the_range(published: bool, told: str) -> None:
+    with pytest.raises(
+        Conflict, match=r"batches 3 to 7 do not balance \(entries\): 1,000 entries in the mani"
+    ) as caught:
+        demand_balance(Account(entries=1_000, stored=999), COMMIT, published=published)
+    assert told in caught.value.message
+    assert "999 rows stored by the table" in caught.value.message
+    assert (caught.value.code, caught.value.detail["term"]) == ("unbalanced", "entries")
+    demand_balance(Account(entries=1_000, stored=1_000), COMMIT, published=published)
+
+
+def test_a_source_or_a_table_that_does_not_count_leaves_its_term_unchecked() -> None:
+    stages = (Stage("malformed", 10, 8),)
+    assert Account(decoded=10, stages=stages, stored=8).unchecked == ("entries",)
+    assert Account(entries=10, decoded=10, stages=stages, given=8).unchecked == ("rows",)
+
+
+def test_a_partition_that_was_counted_twice_makes_the_count_unknown() -> None:
+    assert counted_once({"rows": 10, "bad": 2}, [0, 1, 2]) == {"rows": 10, "bad": 2}
+    assert counted_once({"rows": 10, "bad": 2}, [0, 1, 1]) is None
+    assert counted_once({"rows": 0}, []) == {"rows": 0}
+
+
+def test_a_plan_that_ran_twice_counted_each_row_twice() -> None:
+    assert counted_once({"rows": 10, "bad": 2}, [0, 1, 1, 0]) == {"rows": 5, "bad": 1}
+    assert counted_once({"rows": 11}, [0, 1, 1, 0]) is None
