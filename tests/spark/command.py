@@ -27,6 +27,8 @@ class Command:
         command += ["--master", master]
         command += [part for each in ("spark.driver.memory=1g", *conf) for part in ("--conf", each)]
         environment = os.environ | ({} if packages is None else {"PYTHONPATH": str(packages)})
+        if master != LOCAL:
+            environment["PYSPARK_PYTHON"] = sys.executable  # the Python of a cluster's machines, which has Tenure too
         self.process = subprocess.Popen(
             command,
             env=environment,

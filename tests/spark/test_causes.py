@@ -45,6 +45,30 @@ def test_the_reason_is_one_line_with_the_innermost_cause():
     assert "o93" not in reason
 
 
+IN_A_TASK = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "worker.py", line 3602, in main
+    func, profiler = read_udfs(
+                     ^^^^^^^^^^
+  File "serializers.py", line 481, in loads
+    return cloudpickle.loads(obj, encoding=encoding)
+{raised}
+ SQLSTATE: 38000
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:581)
+"""
+
+
+def test_the_reason_of_a_function_that_failed_in_a_task_is_what_it_raised():
+    assert reason_of(SparkError(IN_A_TASK.format(raised="ValueError: no such day"))) == "ValueError: no such day"
+
+
+def test_a_cluster_whose_pythons_lack_tenure_is_told_what_to_do():
+    failed = job_error(SparkError(IN_A_TASK.format(raised="ModuleNotFoundError: No module named 'tenure'")), "x")
+    assert failed.message.startswith("x: ModuleNotFoundError: No module named 'tenure'. Nothing of it was written")
+    assert "PYSPARK_PYTHON" in failed.message
+    assert "tenure spark bundle" in failed.message
+    assert "mend the data" not in failed.message
+
+
 @pytest.mark.parametrize(
     ("cause", "kind", "code"),
     [

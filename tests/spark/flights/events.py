@@ -107,7 +107,7 @@ def _follower(what: str, event: dict[str, Any], line: str, number: int) -> str:
         case "twice":
             return line
         case "keyless":
-            return json.dumps(event | {"id": None, "rev": number})
+            return json.dumps(event | {"id": None})
         case "truncated":
             return line[: len(line) * 2 // 3]
         case _:

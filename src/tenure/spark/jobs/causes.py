@@ -32,6 +32,9 @@ _OF_A_VALUE: Final = re.compile(
 )
 _CAUSE: Final = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 _PREAMBLE: Final = re.compile(r"^An error occurred while calling \S+\.\s*:?\s*(?:[\w.$]+(?:Exception|Error): )?")
+_OF_PYTHON: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ ].*\n)+(\S.*)")
+"""A traceback in the text of an error, and the line that ends it: the error that was raised."""
+_NO_TENURE: Final = "No module named 'tenure'"
 _AWAY: Final = (
     *("ConnectException", "Connection refused", "Connection reset", "SocketTimeoutException", "timed out"),
     *("UnknownHostException", "NoRouteToHostException", "NoHttpResponseException", "SdkClientException"),
@@ -46,8 +49,13 @@ _REASON_CHARS_MAX: Final = 500
 
 
 def reason_of(error: Exception) -> str:
-    """Return an error's message before Java's stack, and its innermost cause where only the stack names it."""
+    """Return an error's message before Java's stack, and its innermost cause where only the stack names it.
+
+    Of a Python function that failed in a task it is the error that the function raised, without its traceback.
+    """
     text = str(error)
+    if raised := _OF_PYTHON.findall(text):
+        return str(raised[-1])[:_REASON_CHARS_MAX]
     said, causes = text.partition("\n\tat ")[0].strip(), _CAUSE.findall(text)
     said = " ".join(_PREAMBLE.sub("", said).split()) or type(error).__name__
     if not causes or causes[-1] in said:
@@ -92,11 +100,17 @@ def job_error(error: Exception, doing: str, *, code: str = "spark_failed") -> Te
     return (
         _raised_by_a_task(error)
         or transient_error(error, doing)
-        or Conflict(
-            f"{doing}: {reason_of(error)}. Nothing of it was written to the table; mend the data or the step, and run "
-            "again",
-            code=code,
-        )
+        or Conflict(f"{doing}: {reason_of(error)}. Nothing of it was written to the table; {_next(error)}", code=code)
+    )
+
+
+def _next(error: Exception) -> str:
+    """Return what to do about a job that Spark gave up."""
+    if _NO_TENURE not in str(error):
+        return "mend the data or the step, and run again"
+    return (
+        "the Python of Spark's tasks has no Tenure: name one that has by PYSPARK_PYTHON, or bring it along with "
+        "`tenure spark bundle`"
     )
 
 
