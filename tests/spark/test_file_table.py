@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pickle
 import subprocess
@@ -112,7 +113,7 @@ def test_what_was_not_committed_is_not_read(spark: SparkSession, tmp_path: Path,
     table = FileTable(tmp_path)
     table.write(rows(spark, 0, 0), commit(0, 0))
 
-    async def die(*_: Any) -> None:
+    async def die(*_: Any, **__: Any) -> None:
         raise Died
 
     with monkeypatch.context() as patched:
@@ -168,6 +169,34 @@ def test_a_column_may_join_and_what_cannot_be_stored_is_refused_first(spark: Spa
     assert table.last_committed(spark, "B") == 1
 
 
+@pytest.mark.parametrize("version", ["this", "an older"])
+def test_a_range_with_another_type_is_refused_before_it_is_written(spark: SparkSession, tmp_path: Path, version: str):
+    table = FileTable(tmp_path, partition_by=["day"])
+    table.write(rows(spark, 0, 0).selectExpr("*", "named_struct('x', 1) AS s"), commit(0, 0))
+    if version == "an older":  # which kept no schema in its log
+        log = tmp_path / "_spark_metadata/0"
+        first, mark, *others = log.read_text().splitlines()
+        assert json.loads(mark).pop("schema")
+        mark = json.dumps({name: value for name, value in json.loads(mark).items() if name != "schema"})
+        log.write_text("\n".join([first, mark, *others]))
+    before = set(tmp_path.rglob("*"))
+    wrong = rows(spark, 1, 1).selectExpr("CAST(id AS string) AS id", "day", "named_struct('x', 1L) AS s")
+    with pytest.raises(
+        Invalid, match=r"id is long in the table and string in the rows; s\.x is integer in the table and long"
+    ) as caught:
+        table.write(wrong, commit(1, 1))
+    assert caught.value.code == "sink_rejected"
+    with pytest.raises(Invalid, match="partitioned by day, and not by nothing"):
+        FileTable(tmp_path).write(rows(spark, 1, 1), commit(1, 1))
+    assert set(tmp_path.rglob("*")) == before
+    assert table.write(rows(spark, 1, 1).selectExpr("*", "named_struct('y', 'a') AS s", "1 AS n"), commit(1, 1)) == 10
+    at = str(tmp_path)
+    assert spark.read.option("mergeSchema", "true").parquet(at).where("s.x = 1 OR s.y = 'a' AND n = 1").count() == 20
+    assert compact_table(spark, at, files_min=2, keep_ms=0).files_after == 2
+    with pytest.raises(Invalid, match="n is integer in the table and date in the rows"):
+        table.write(rows(spark, 2, 2).selectExpr("*", "DATE'2026-11-19' AS n"), commit(2, 2))
+
+
 def test_a_driver_that_was_given_up_loses_its_files_and_adds_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -175,13 +204,13 @@ def test_a_driver_that_was_given_up_loses_its_files_and_adds_nothing(
     stale, fresh = FileTable(tmp_path), FileTable(tmp_path)
     append, overtaken = FileLog.append, list[int]()
 
-    async def slow(self: FileLog, *args: Any) -> bool:
+    async def slow(self: FileLog, *args: Any, **more: Any) -> bool:
         if not overtaken:
             overtaken.append(1)
             # The other driver has a loop of its own: this one belongs to the first, and waits.
             monkeypatch.setattr("tenure.spark.sinks.files.table.background", BackgroundLoop)
             await asyncio.to_thread(fresh.write, rows(spark, 0, 0), commit(0, 0))
-        return await append(self, *args)
+        return await append(self, *args, **more)
 
     monkeypatch.setattr(FileLog, "append", slow)
     stale.write(rows(spark, 0, 0), commit(0, 0))

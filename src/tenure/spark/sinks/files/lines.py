@@ -14,6 +14,7 @@ import msgspec
 
 from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Corrupt
+from tenure.spark.sinks.files.schema import TableSchema
 
 __all__ = ["Line", "Mark", "decode", "encode", "file_line", "mark_line"]
 
@@ -38,7 +39,10 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Spark's ``SinkFileStatus``, in its own spelling; ``tenure`` is ours."""
+    """Spark's ``SinkFileStatus``, in its own spelling; ``tenure`` and ``schema`` are ours.
+
+    ``schema`` stands with a mark: that of the table from this commit on.
+    """
 
     path: str
     size: int
@@ -48,6 +52,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     blockSize: int  # noqa: N815
     action: str
     tenure: Mark | None = None
+    schema: TableSchema | None = None
 
 
 _decoder = msgspec.json.Decoder(Line)
@@ -59,9 +64,9 @@ def file_line(path: str, *, size_bytes: int, modified_ms: int) -> Line:
     return Line(path, size_bytes, False, modified_ms, 1, _BLOCK_BYTES, "add")
 
 
-def mark_line(table: str, mark: Mark) -> Line:
+def mark_line(table: str, mark: Mark, schema: TableSchema | None = None) -> Line:
     """Return the line that marks how far a buffer has come; ``table`` is the directory's URL."""
-    return Line(table, 0, True, 0, 1, _BLOCK_BYTES, "add", mark)
+    return Line(table, 0, True, 0, 1, _BLOCK_BYTES, "add", mark, schema)
 
 
 def encode(lines: Iterable[Line]) -> bytes:

@@ -25,6 +25,7 @@ from tenure.objects.metered import Metered
 from tenure.objects.retrying import RetryingStore
 from tenure.objects.store import ObjectInfo, ObjectMissing, ObjectStore
 from tenure.spark.sinks.files.lines import Line, Mark, decode, encode, mark_line
+from tenure.spark.sinks.files.schema import TableSchema
 
 __all__ = ["LOG", "FileLog", "LogState"]
 
@@ -44,11 +45,15 @@ _NAME = re.compile(r"(0|[1-9][0-9]{0,17})(\.compact)?")
 
 
 class LogState(msgspec.Struct):
-    """The log's state: its last number (-1 if empty), the files, the last mark of each buffer and sink."""
+    """The log's state: its last number (-1 if empty), the files, the last mark of each buffer and sink, the schema.
+
+    There is no schema in the log of a table that an older version wrote.
+    """
 
     last: int = -1
     files: list[Line] = []
     marks: dict[tuple[str, str], Mark] = {}
+    schema: TableSchema | None = None
 
     def last_committed(self, buffer: str, sink: str) -> int | None:
         mark = self.marks.get((buffer, sink))
@@ -56,6 +61,7 @@ class LogState(msgspec.Struct):
 
     def add(self, lines: Sequence[Line]) -> None:
         for line in lines:
+            self.schema = line.schema or self.schema
             if line.tenure is not None:
                 self.marks[line.tenure.buffer, line.tenure.sink] = line.tenure
             elif not line.isDir:
@@ -86,15 +92,18 @@ class FileLog:
             await self.retrying.pause(attempt, self._settings.conflict_ms_max)
         raise Overloaded("the table's log changes faster than it can be read", code="table_busy")
 
-    async def append(self, state: LogState, mark: Mark, files: Sequence[Line]) -> bool:
+    async def append(
+        self, state: LogState, mark: Mark, files: Sequence[Line], *, schema: TableSchema | None = None
+    ) -> bool:
         """Commit after exactly this state; return False where another was faster, or may have been: read, then decide.
 
-        Raises Indeterminate where the outcome is unknown.
+        ``schema`` is the table's from now on; without it, it stays. Raises Indeterminate where the outcome is unknown.
         """
         number = state.last + 1
         if _is_compact(number):
-            return await self._create(number, self._restate(state, mark, [*state.files, *files]))
-        return await self._create(number, encode([mark_line(self._table, mark), *files]))
+            return await self._create(number, self._restate(state, mark, [*state.files, *files], schema=schema))
+        changed = None if schema == state.schema else schema
+        return await self._create(number, encode([mark_line(self._table, mark, changed), *files]))
 
     async def replace(self, state: LogState, mark: Mark, *, dropped: Collection[str], files: Sequence[Line]) -> bool:
         """Append, and leave out the files at the paths ``dropped``.
@@ -109,10 +118,13 @@ class FileLog:
         kept = [line for line in state.files if line.path not in dropped]
         return await self._create(number, self._restate(state, mark, [*kept, *files]))
 
-    def _restate(self, state: LogState, mark: Mark, files: Sequence[Line]) -> bytes:
-        """Return everything in the log, with one mark more."""
-        marks = state.marks | {(mark.buffer, mark.sink): mark}
-        return encode([*(mark_line(self._table, one) for one in marks.values()), *files])
+    def _restate(
+        self, state: LogState, mark: Mark, files: Sequence[Line], *, schema: TableSchema | None = None
+    ) -> bytes:
+        """Return everything in the log, with one mark more, which has the schema."""
+        others = [one for place, one in state.marks.items() if place != (mark.buffer, mark.sink)]
+        own = mark_line(self._table, mark, schema or state.schema)
+        return encode([*(mark_line(self._table, one) for one in others), own, *files])
 
     async def _create(self, number: int, data: bytes) -> bool:
         """Commit a number, and delete those that are covered."""

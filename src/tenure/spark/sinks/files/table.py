@@ -17,8 +17,10 @@ from tenure.errors import Corrupt, Invalid, Overloaded, TenureError
 from tenure.objects.background import background
 from tenure.spark.jobs.causes import named_causes
 from tenure.spark.sinks.arguments import column_names
+from tenure.spark.sinks.files.footer import read_footer
 from tenure.spark.sinks.files.lines import Line, Mark
 from tenure.spark.sinks.files.log import ATTEMPTS_MAX, FileLog, LogState
+from tenure.spark.sinks.files.schema import TableSchema, join, schema_of, schema_of_file
 from tenure.spark.sinks.files.stage import Stage
 from tenure.spark.sinks.given import count_given
 from tenure.spark.sinks.places import Place
@@ -130,8 +132,10 @@ class FileTable:
         """
         self._check(frame)
         log = self._log()
-        if is_held(commit, background().run(log.read()).last_committed(commit.buffer, commit.sink)):
+        state = background().run(log.read())
+        if is_held(commit, state.last_committed(commit.buffer, commit.sink)):
             return None
+        schema = background().run(self._join(log, state, schema_of(frame.schema.jsonValue(), self._partition_by)))
         stage = Stage(self._place, log.retrying, commit)
         try:
             with named_causes(_not_there(commit)):
@@ -146,7 +150,7 @@ class FileTable:
             with contextlib.suppress(TenureError):  # a full disk may have no room for this either
                 background().run(stage.discard())
             raise
-        state = background().run(self._commit(log, commit, stage.attempt, lines))
+        state = background().run(self._commit(log, commit, stage.attempt, lines, schema))
         with contextlib.suppress(TenureError):  # the rows are there; the next write removes what is left now
             background().run(stage.clean(state))
         return stored if state.marks[commit.buffer, commit.sink].attempt == stage.attempt else None
@@ -163,6 +167,19 @@ class FileTable:
             raise Invalid(f"the table is partitioned by {sorted(missing)}, which the rows do not have")
         if set(frame.columns) == set(self._partition_by):
             raise Invalid("the rows have no column beside those of the partitions")
+
+    async def _join(self, log: FileLog, state: LogState, rows: TableSchema) -> TableSchema:
+        """Return the table's schema with these rows in it. Raises Invalid (``sink_rejected``) where they do not fit.
+
+        The log of an older version has no schema: then the newest file shows it.
+        """
+        known = state.schema
+        if known is None and state.files:
+            newest = state.files[-1]
+            key = self._place.key_of(newest.path)
+            footer = await read_footer(log.retrying, key, newest.size)
+            known = schema_of_file(key, footer.metadata)
+        return rows if known is None else join(known, rows)
 
     def _stage(self, frame: DataFrame, stage: Stage) -> Callable[[], int | None]:
         """Write the files of the attempt; return a function that tells how many rows they were given."""
@@ -181,15 +198,22 @@ class FileTable:
             raise Invalid(f"the table cannot take the rows: {error}", code="sink_rejected") from error
         return given
 
-    async def _commit(self, log: FileLog, commit: Commit, attempt: str, lines: list[Line]) -> LogState:
-        """Name the files in the log, after a state that the range follows; return the state that holds it."""
+    async def _commit(
+        self, log: FileLog, commit: Commit, attempt: str, lines: list[Line], schema: TableSchema | None = None
+    ) -> LogState:
+        """Name the files in the log, after a state that the range follows; return the state that holds it.
+
+        Raises Invalid where another writer has changed the schema meanwhile, so that these files do not fit.
+        """
         mark = Mark.of(commit, attempt)
         for turn in range(ATTEMPTS_MAX):
             state = await log.read()
             if is_held(commit, state.last_committed(commit.buffer, commit.sink)):
                 return state
+            if schema is not None and state.schema is not None:
+                schema = join(state.schema, schema)
             with named_causes(_not_there(commit)):
-                is_mine = await log.append(state, mark, lines)
+                is_mine = await log.append(state, mark, lines, schema=schema)
             if is_mine:
                 state.add([*lines])
                 state.marks[commit.buffer, commit.sink] = mark
