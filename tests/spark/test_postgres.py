@@ -5,17 +5,22 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import decimal
+import itertools
+import json
 import os
 import signal
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from pyspark.sql.types import StructField, StructType, _parse_datatype_json_string
 
 from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Conflict, Denied, Indeterminate, Invalid, Overloaded
+from tenure.spark.sinks.postgres.columns import PART, Column
 from tenure.spark.sinks.postgres.sink import PostgresSink
 from tenure.spark.sinks.postgres.staging import Staging
 from tests.spark.pg import PASSWORD, running_postgres
@@ -23,6 +28,7 @@ from tests.spark.pg import PASSWORD, running_postgres
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+NUMBERS = itertools.count()
 pytestmark = pytest.mark.timeout(900)
 
 
@@ -89,8 +95,105 @@ def test_columns_join_and_a_table_that_is_there_keeps_its_types(spark: SparkSess
     with pytest.raises(Invalid) as caught:  # the key is taken: nothing of the range is there
         sink.write(spark.range(2, 5).selectExpr("id"), commit(2, 2))
     assert caught.value.code == "sink_rejected"
+    with pytest.raises(Invalid, match="'a-long-name' would become 'a-long-na'"):  # as an explicit cast cuts it
+        sink.write(spark.sql("SELECT 'a-long-name' AS id"), commit(2, 2))
     assert sink.last_committed(spark, "B") == 1
     assert asked(url, "SELECT count(*) FROM shop.orders") == [(3,)]
+
+
+def made(kind: str, value: str) -> Any:
+    """One value of one type, in a column ``v``: rows for ``fill_one``, which no Spark has made."""
+    schema = StructType([StructField("v", _parse_datatype_json_string(json.dumps(kind)))])
+    return SimpleNamespace(schema=schema, value=value)
+
+
+def fill_one(self: PostgresSink, frame: Any, columns: list[Column], staging: Staging) -> None:
+    """Fill the staging table as Spark's tasks do."""
+    with psycopg.connect(str(self._address), autocommit=True) as connection:
+        connection.execute(
+            f'INSERT INTO "{staging.name}" (v, {PART}) VALUES (%s::{columns[0].staged}, 0)',
+            [frame.value],
+        )
+
+
+def table_of(url: str, column: str) -> str:
+    """A new table with one column ``v``, ``short`` among its possible types."""
+    name = f"fitted_{next(NUMBERS)}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        with contextlib.suppress(psycopg.errors.DuplicateObject):
+            connection.execute("CREATE DOMAIN short AS varchar(5)")
+        connection.execute(f"CREATE TABLE {name} (v {column})")
+    return name
+
+
+CHANGED = [
+    ("string", "abcdefgh", "varchar(5)", "abcde"),
+    ("string", "abcdefgh", "char(5)", "abcde"),
+    ("string", "abcdefgh", "short", "abcde"),
+    ("string", "10101", "bit(3)", "101"),
+    ("string", "2026-11-19 10:00", "date", "2026-11-19"),
+    ("string", "2.75", "numeric(5,1)", "2.8"),
+    ("double", "2.7", "integer", "3"),
+    ("double", "2.755", "numeric(10,2)", "2.76"),
+    ("decimal(5,1)", "2.7", "bigint", "3"),
+    ("decimal(5,2)", "2.75", "numeric(5,1)", "2.8"),
+    ("decimal(20,2)", "123456789012345678.25", "double precision", "1.2345678901234568e+17"),
+    ("long", "9007199254740993", "double precision", "9007199254740992"),
+    ("integer", "7", "boolean", "true"),
+    ("timestamp", "2026-11-19 10:00+00", "date", "2026-11-19"),
+    ("timestamp_ntz", "2026-11-19 10:00:00.25", "timestamp(0)", "2026-11-19 10:00:00"),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "column", "becomes"), CHANGED, ids=[f"{a} {c}" for a, _, c, _ in CHANGED])
+def test_a_value_that_the_table_would_change_is_refused(
+    url: str, monkeypatch: pytest.MonkeyPatch, kind: str, value: str, column: str, becomes: str
+):
+    table = table_of(url, column)
+    monkeypatch.setattr(PostgresSink, "_fill", fill_one)
+    with pytest.raises(Invalid, match="the table's v is ") as caught:
+        PostgresSink(url, table).write(made(kind, value), commit(0, 0))
+    assert caught.value.code == "sink_rejected"
+    assert f"{value!r} would become" in caught.value.message or f"would become '{becomes}" in caught.value.message
+    assert asked(url, f"SELECT count(*) FROM {table}") == [(0,)]
+
+
+KEPT = [
+    ("string", "abc  ", "char(3)", "abc"),
+    ("string", "abcde", "short", "abcde"),
+    ("string", "2026-11-19", "date", dt.date(2026, 11, 19)),
+    ("string", "101", "bit(3)", "101"),
+    ("string", '{"a": 1}', "jsonb", {"a": 1}),
+    ("long", "12", "varchar(5)", "12"),
+    ("double", "3", "integer", 3),
+    ("double", "9007199254740992", "bigint", 9007199254740992),
+    ("double", "0.30000000000000004", "numeric(10,2)", decimal.Decimal("0.30")),
+    ("double", "0.1", "real", 0.1),
+    ("decimal(5,1)", "3.0", "integer", 3),
+    ("decimal(5,2)", "2.70", "numeric(5,1)", decimal.Decimal("2.7")),
+    ("decimal(5,2)", "2.75", "double precision", 2.75),
+    ("long", "7", "double precision", 7.0),
+    ("date", "2026-11-19", "timestamp", dt.datetime(2026, 11, 19)),
+    ("timestamp_ntz", "2026-11-19 00:00", "date", dt.date(2026, 11, 19)),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "column", "found"), KEPT, ids=[f"{a} {c}" for a, _, c, _ in KEPT])
+def test_a_value_that_the_table_can_hold_is_stored(
+    url: str, monkeypatch: pytest.MonkeyPatch, kind: str, value: str, column: str, found: Any
+):
+    table = table_of(url, column)
+    monkeypatch.setattr(PostgresSink, "_fill", fill_one)
+    assert PostgresSink(url, table).write(made(kind, value), commit(0, 0)) == 1
+    assert asked(url, f"SELECT v FROM {table}") == [(found,)]
+
+
+def test_a_type_of_which_no_value_fits_is_refused(url: str, monkeypatch: pytest.MonkeyPatch):
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE TABLE clock (v time)")
+    monkeypatch.setattr(PostgresSink, "_fill", fill_one)
+    with pytest.raises(Invalid, match="v is time without time zone, and the rows have timestamptz"):
+        PostgresSink(url, "clock").write(made("timestamp", "2026-11-19 10:00+00"), commit(0, 0))
 
 
 def test_what_cannot_be_stored_is_told_and_nothing_is_there(spark: SparkSession, url: str):

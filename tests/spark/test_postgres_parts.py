@@ -11,6 +11,7 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType, StructField, StructType
 
 from tenure.errors import Denied, Invalid, Overloaded
+from tenure.spark.sinks.postgres.casts import Cast
 from tenure.spark.sinks.postgres.columns import Column, Taken, columns_of, taken_by
 from tenure.spark.sinks.postgres.dsn import Address
 from tenure.spark.sinks.postgres.sink import PostgresSink, translate, translate_task
@@ -109,10 +110,10 @@ def test_types_that_postgresql_has_not_are_refused_at_once():
 
 def test_a_column_of_the_very_same_name_is_taken_before_one_that_differs_in_case():
     rows = [Column("id", "bigint", "bigint"), Column("Name", "text", "text"), Column("more", "text", "text")]
-    assert taken_by({"Id": "text", "id": "integer", "name": "varchar(9)"}, rows) == [
-        Taken("id", "id", "integer", joins=False),
-        Taken("Name", "name", "varchar(9)", joins=False),
-        Taken("more", "more", "text", joins=True),
+    assert taken_by({"Id": "text", "id": "integer", "name": "character varying(9)"}, rows) == [
+        Taken("id", "id", "integer", joins=False, cast=Cast("integer")),
+        Taken("Name", "name", "character varying(9)", joins=False, cast=Cast("character varying", "bpchar")),
+        Taken("more", "more", "text", joins=True, cast=Cast("text")),
     ]
 
 

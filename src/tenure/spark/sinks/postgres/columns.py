@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tenure.errors import Invalid
 from tenure.spark.sinks.arguments import quote_name
+from tenure.spark.sinks.postgres.casts import Cast, cast_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,6 +51,7 @@ class Taken(NamedTuple):
     target: str
     kind: str
     joins: bool
+    cast: Cast
 
 
 def columns_of(schema: StructType) -> list[Column]:
@@ -80,7 +82,8 @@ def taken_by(types: Mapping[str, str], columns: Sequence[Column]) -> list[Taken]
     """Return which column of a table of ``types`` takes each column of the rows, and which ones join the table.
 
     Spark takes ``Id`` and ``id`` for one column, PostgreSQL for two: without a column of the very same name, the one
-    that differs in case alone takes the values. Raises Invalid (``sink_rejected``) where several do.
+    that differs in case alone takes the values. Raises Invalid (``sink_rejected``) where several do, and for types of
+    which no value is one of the other.
     """
     taken = list[Taken]()
     for column in columns:
@@ -92,7 +95,15 @@ def taken_by(types: Mapping[str, str], columns: Sequence[Column]) -> list[Taken]
                 code="sink_rejected",
             )
         target = alike[0] if alike else column.name
-        taken.append(Taken(column.name, target, types.get(target, column.final), joins=not alike))
+        kind = types.get(target, column.final)
+        cast = cast_of(column.staged, kind)
+        if cast.is_lossy:
+            raise Invalid(
+                f"the table's {target} is {kind}, and the rows have {column.staged}: cast it in the last step, or "
+                "change the column",
+                code="sink_rejected",
+            )
+        taken.append(Taken(column.name, target, kind, joins=not alike, cast=cast))
     return taken
 
 

@@ -227,7 +227,9 @@ class PostgresSink:
             connection.rollback()
         else:
             staging.demand_whole(connection)
-            stored = connection.execute(staging.move(self._table, self._widen(connection, columns))).rowcount
+            taken = self._widen(connection, columns)
+            staging.demand_kept(connection, taken)
+            stored = connection.execute(staging.move(self._table, taken)).rowcount
             connection.execute(self._sql(_UPDATE), [commit.low, commit.high, commit.schema_version, *identity])
             try:
                 connection.commit()
@@ -255,12 +257,7 @@ class PostgresSink:
         return taken
 
     def _types(self, connection: psycopg.Connection[Any]) -> dict[str, str]:
-        found = connection.execute(
-            "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
-            "WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped",
-            [f'"{self._schema}"."{self._table}"'],
-        )
-        return dict(found.fetchall())
+        return dict(connection.execute(_TYPES, [f'"{self._schema}"."{self._table}"']).fetchall())
 
     def _sql(self, text: LiteralString) -> sql.Composed:
         from psycopg import sql
@@ -268,6 +265,16 @@ class PostgresSink:
         return sql.SQL(text).format(commits=sql.Identifier(self._schema, "tenure_commits"))
 
 
+# A domain as the type that it is made of: a cast to the domain would cut what its limit is too short for.
+_TYPES: LiteralString = """
+WITH RECURSIVE made_of AS (
+    SELECT attname, atttypid AS kind, atttypmod AS modifier FROM pg_attribute
+    WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped
+  UNION ALL
+    SELECT attname, typbasetype, typtypmod FROM made_of JOIN pg_type ON pg_type.oid = kind WHERE typtype = 'd'
+)
+SELECT attname, format_type(kind, modifier) FROM made_of JOIN pg_type ON pg_type.oid = kind WHERE typtype <> 'd'
+"""
 # What is acknowledged must be on disk, also where the database answers before it is.
 _WAIT_FOR_DISK: LiteralString = (
     "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"

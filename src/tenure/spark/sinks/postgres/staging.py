@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenure.buffer.ingest.sink import Commit
-from tenure.errors import Overloaded
+from tenure.errors import Invalid, Overloaded
 from tenure.spark.sinks.postgres.columns import ATTEMPT, PART, Column, Taken
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ __all__ = ["Staging", "drop_held"]
 
 _LOCK_WAIT = "2s"
 """The longest wait for a task that still writes to a staging table to be dropped; the next write tries again."""
+_SHOWN_MAX = 80
 
 
 class Staging(NamedTuple):
@@ -78,13 +79,35 @@ class Staging(NamedTuple):
                 code="staging_lost",
             )
 
+    def demand_kept(self, connection: psycopg.Connection[Any], columns: Sequence[Taken]) -> None:
+        """Raise Invalid (``sink_rejected``) for the first value that would be another one in the table's type."""
+        from psycopg import sql
+
+        for one in columns:
+            if one.cast.seen_in is None:
+                continue
+            value, kind, seen_in = sql.Identifier(one.name), sql.SQL(one.kind), sql.SQL(one.cast.seen_in)
+            found = connection.execute(
+                sql.SQL(
+                    "SELECT {value}::text, {value}::{kind}::text FROM {staging} "
+                    "WHERE {value}::{kind}::{seen_in} IS DISTINCT FROM {value}::{seen_in} LIMIT 1"
+                ).format(value=value, kind=kind, seen_in=seen_in, staging=self._identifier)
+            ).fetchone()
+            if found is not None:
+                given, stored = (text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…" for text in found)
+                raise Invalid(
+                    f"the table's {one.target} is {one.kind}, where {given!r} would become {stored!r}: convert it in "
+                    "the last step (round, substring, CAST), or widen the column of the table",
+                    code="sink_rejected",
+                )
+
     def move(self, table: str, columns: Sequence[Taken]) -> sql.Composed:
-        """Return the statement that moves one transaction's rows of each partition, cast to the table's types."""
+        """Return the statement that moves one transaction's rows of each partition, cast as far as nothing changes."""
         from psycopg import sql
 
         names = sql.SQL(", ").join(sql.Identifier(column.target) for column in columns)
         values = sql.SQL(", ").join(
-            sql.SQL("s.{}::{}").format(sql.Identifier(column.name), sql.SQL(column.kind)) for column in columns
+            sql.SQL("s.{}::{}").format(sql.Identifier(column.name), sql.SQL(column.cast.kind)) for column in columns
         )
         return sql.SQL(
             "INSERT INTO {target} ({names}) SELECT {values} FROM {staging} s JOIN "
