@@ -9,7 +9,7 @@ import pytest
 from tenure.buffer import BufferSettings, Collector, Consumer, OutcomeUnknown, Producer, drop_group
 from tenure.buffer.manifest.journal import Journal
 from tenure.buffer.manifest.keys import DELTA
-from tenure.errors import Closed, Corrupt, Denied, Indeterminate, Invalid, LeaseLost
+from tenure.errors import Corrupt, Denied, Indeterminate, Invalid, LeaseLost
 from tenure.testing import ManualClock
 from tenure.testing.simstore import Call, Fault, Hold, SimStore
 from tests.kit.buffers import QUICK, consumed, folded, produced, quick
@@ -525,30 +525,6 @@ async def test_retained_batches_can_be_replayed_by_a_new_group(sim: SimStore):
 
 
 # The producer
-
-
-async def test_a_manifest_that_cannot_be_written_halts_the_producer_loudly(sim: SimStore):
-    """Naive: the batch is dropped, and later ones are promised as if nothing had been."""
-    async with Producer(sim, settings=quick(call_attempts_max=2)) as producer:
-        sim.hook = lambda call: "lost_request" if call.key.startswith("manifest/0") else None
-        handle = await producer.produce([b"a"])
-        with pytest.raises(OutcomeUnknown):
-            await handle.durable()
-        sim.hook = lambda call: None
-        with pytest.raises(Closed, match="halted"):
-            await producer.produce([b"b"])
-        with pytest.raises(Closed, match="halted"):
-            await producer.flush()
-
-
-async def test_an_upload_that_fails_fails_its_batch_only(sim: SimStore):
-    async with Producer(sim, settings=quick(call_attempts_max=1)) as producer:
-        Trap(sim, "lost_request", prefix="data/")
-        with pytest.raises(OutcomeUnknown):
-            await (await producer.produce([b"a"])).durable()
-        await (await producer.produce([b"b"])).durable()
-        assert producer.metrics.batches_failed == 1
-    assert await consumed(sim) == [b"b"]
 
 
 @pytest.mark.parametrize("lag_ms", [0, 3_600_000])

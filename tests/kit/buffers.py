@@ -7,7 +7,9 @@ from tenure.buffer.manifest.fold import invariants
 from tenure.buffer.manifest.format import State
 from tenure.buffer.manifest.journal import Journal
 
-QUICK = BufferSettings(flush_interval_ms=1, backoff_ms=0, conflict_ms_max=5, poll_ms=5, grace_ms=0)
+QUICK = BufferSettings(
+    flush_interval_ms=1, backoff_ms=0, conflict_ms_max=5, poll_ms=5, grace_ms=0, delivery_timeout_ms=5_000
+)
 
 
 def quick(**changes: object) -> BufferSettings:
@@ -18,6 +20,7 @@ def quick(**changes: object) -> BufferSettings:
         "conflict_ms_max": 5,
         "poll_ms": 5,
         "grace_ms": 0,
+        "delivery_timeout_ms": 5_000,
     }
     return BufferSettings(**(given | changes))  # type: ignore[arg-type]
 

@@ -26,6 +26,7 @@ class BufferMetrics(StoreMetrics):
     flush_ms_total: float = 0.0
     unflushed_since_ms: int = 0
     inflight_bytes: int = 0
+    away_since_ms: int = 0
     # The manifest
     commits: int = 0
     commit_ms_total: float = 0.0
@@ -65,5 +66,6 @@ class BufferMetrics(StoreMetrics):
             "compression": self.batch_bytes / self.entry_bytes if self.entry_bytes else 0.0,
             "flush_ms": self.flush_ms_total / self.batches if self.batches else 0.0,
             "commit_ms": self.commit_ms_total / self.commits if self.commits else 0.0,
+            "store_away_ms": max(0, now_ms - self.away_since_ms) if self.away_since_ms else 0,
             "oldest_unflushed_ms": max(0, now_ms - self.unflushed_since_ms) if self.unflushed_since_ms else 0,
         }

@@ -46,7 +46,10 @@ class BufferSettings(msgspec.Struct, frozen=True, kw_only=True):
     commit_attempts_max: int = 200
     """Attempts to take a number against other writers before giving up."""
     call_attempts_max: int = 8
-    """Attempts of one store call whose outcome is unknown, before it counts as failed."""
+    """Attempts of one store call whose outcome is unknown, before it counts as failed; ``delivery_timeout_ms`` is the
+    bound of those that deliver a batch."""
+    delivery_timeout_ms: int = 120_000
+    """Failures of the store that a sealed batch bears, over all its calls, before it is given up."""
     backoff_ms: int = 10
     """The first wait after a conflict or a failure; it doubles, with full jitter."""
     backoff_ms_max: int = 2_000

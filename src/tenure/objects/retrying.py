@@ -1,4 +1,4 @@
-"""Retries of store calls: bounded, with full jitter, and only for calls that may be repeated.
+"""Retries of store calls: bounded by a number or by time, with full jitter, and only for calls that may be repeated.
 
 A create has three outcomes. It is mine if the store accepted it, or if the key is taken and the bytes read there are
 equal. It is another's if the key is taken and other bytes were read there. All else is unknown: a timeout, "exists"
@@ -13,8 +13,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from tenure.backoff import backoff_ms
-from tenure.errors import Conflict, Invalid
+from tenure.errors import Conflict, Invalid, TenureError
 from tenure.objects.metered import Metered
+from tenure.objects.retry_time import RetryTime
 from tenure.objects.store import (
     Bytes,
     ObjectExists,
@@ -58,35 +59,74 @@ class RetrySettings(Protocol):
 
 
 class RetryingStore:
-    """A store whose reads, deletes and creates are repeated while their outcome is unknown, or there is no room."""
+    """A store whose reads, deletes and creates are repeated while their outcome is unknown, or there is no room.
 
-    def __init__(self, store: Metered, settings: RetrySettings) -> None:
+    An unknown outcome is repeated until the attempts are used up, or ``within`` a time until that is over. A full store
+    is always bounded by the attempts: room comes back only if somebody makes it.
+    """
+
+    def __init__(self, store: Metered, settings: RetrySettings, *, time: RetryTime | None = None) -> None:
         self.store = store
         self._settings = settings
+        self._time = time
 
     def over(self, store: ObjectStore) -> RetryingStore:
         """Return the same retries over another store, whose requests are counted with those of this one."""
         return RetryingStore(Metered(store, self.store.metrics), self._settings)
 
+    def within(self, time: RetryTime) -> RetryingStore:
+        """Return the same store, whose calls are repeated until this time is over."""
+        return RetryingStore(self.store, self._settings, time=time)
+
     async def pause(self, attempt: int, longest_ms: int) -> None:
         """Wait before a repeat; ``attempt`` counts from 0."""
-        await asyncio.sleep(backoff_ms(attempt + 1, min_ms=self._settings.backoff_ms, max_ms=longest_ms) / 1000)
+        wait_s = backoff_ms(attempt + 1, min_ms=self._settings.backoff_ms, max_ms=longest_ms) / 1000
+        await asyncio.sleep(wait_s)
+        if self._time is not None:
+            self._time.waited(wait_s)
 
     async def repeat(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call that may be repeated, and return its answer.
 
         Raises, once the attempts are used up, StoreFull where none of them found room, else OutcomeUnknown.
         """
-        failures: list[OutcomeUnknown | StoreFull] = []
-        for attempt in range(self._settings.call_attempts_max):
-            if failures:
-                self.store.metrics.retries += 1
-                await self.pause(attempt - 1, self._settings.backoff_ms_max)
+        doubt: OutcomeUnknown | None = None
+        attempt = 0
+        while True:
             try:
-                return await call()
+                return await self._attempt(call)
             except (OutcomeUnknown, StoreFull) as error:
-                failures.append(error)
-        raise next((error for error in reversed(failures) if isinstance(error, OutcomeUnknown)), failures[-1])
+                doubt = error if isinstance(error, OutcomeUnknown) else doubt
+                if not await self._wait_to_repeat(attempt, error):
+                    raise doubt or error from None
+            attempt += 1
+
+    async def _attempt(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a call once, and note whether the store answered."""
+        if self._time is None:
+            return await call()
+        began_s = asyncio.get_running_loop().time()
+        try:
+            answer = await call()
+        except OutcomeUnknown:
+            self._time.failed(asyncio.get_running_loop().time() - began_s)
+            raise
+        except TenureError:
+            self._time.answered()
+            raise
+        self._time.answered()
+        return answer
+
+    async def _wait_to_repeat(self, attempt: int, error: TenureError) -> bool:
+        """Wait after a failed attempt, counted from 0; return whether to make another."""
+        if self._time is None or not isinstance(error, OutcomeUnknown):
+            is_last = attempt + 1 >= self._settings.call_attempts_max
+        else:
+            is_last = self._time.is_over
+        if not is_last:
+            self.store.metrics.retries += 1
+            await self.pause(attempt, self._settings.backoff_ms_max)
+        return not is_last
 
     async def get(self, key: str, limit_bytes: int) -> bytes:
         return await self.repeat(lambda: self.store.get(key, limit_bytes=limit_bytes))
@@ -119,12 +159,10 @@ class RetryingStore:
                     yield info
                     start_after, attempt = info.key, 0
                 return
-            except OutcomeUnknown:
-                attempt += 1
-                if attempt >= self._settings.call_attempts_max:
+            except OutcomeUnknown as error:
+                if not await self._wait_to_repeat(attempt, error):
                     raise
-                self.store.metrics.retries += 1
-                await self.pause(attempt, self._settings.backoff_ms_max)
+                attempt += 1
 
     async def copy(self, source: str, target: str) -> None:
         await self.repeat(lambda: self.store.copy(source, target))
@@ -154,30 +192,27 @@ class RetryingStore:
     async def create_or_read(self, key: str, data: Bytes, *, limit_bytes: int) -> Created:
         """Create the object, or return what another writer created at its key, up to ``limit_bytes``.
 
-        The same bytes are created at the same key again while the outcome is unknown, at most ``call_attempts_max``
-        times. Raises StoreFull and StoreRefused if no attempt can have been carried out, else OutcomeUnknown.
+        The same bytes are created at the same key again while the outcome is unknown, as often as ``repeat`` does.
+        Raises StoreFull and StoreRefused if no attempt can have been carried out, else OutcomeUnknown.
         """
         doubt: OutcomeUnknown | None = None
-        full: StoreFull | None = None
-        for attempt in range(self._settings.call_attempts_max):
-            if attempt:
-                self.store.metrics.retries += 1
-                await self.pause(attempt - 1, self._settings.backoff_ms_max)
+        attempt = 0
+        while True:
             try:
                 return await self._create_once(key, data, limit_bytes)
-            except OutcomeUnknown as error:
-                doubt = error
-            except StoreFull as error:
-                full = error
+            except (OutcomeUnknown, StoreFull) as error:
+                doubt = error if isinstance(error, OutcomeUnknown) else doubt
+                if await self._wait_to_repeat(attempt, error):
+                    attempt += 1
+                elif doubt is None:
+                    raise
+                else:
+                    message = f"{key} may be stored: {doubt}: repeat this once the store has settled"
+                    raise OutcomeUnknown(message, key=key) from doubt
             except StoreRefused as error:
                 if doubt is None:
                     raise
                 raise OutcomeUnknown(f"{key} may be stored, by an earlier attempt: {error}", key=key) from error
-        if doubt is None and full is not None:
-            raise full
-        raise OutcomeUnknown(
-            f"{key} may be stored: {doubt}: repeat this once the store has settled", key=key
-        ) from doubt
 
     async def create_until_known(
         self,
@@ -223,7 +258,7 @@ class RetryingStore:
         OutcomeUnknown where the key is taken but cannot be read, or nothing is there.
         """
         try:
-            await self.store.put_new(key, data)
+            await self._attempt(lambda: self.store.put_new(key, data))
         except ObjectExists:
             pass
         else:

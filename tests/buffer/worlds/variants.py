@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from tenure.buffer.manifest.decide import Known
 from tenure.buffer.manifest.producers import ProducerRecord
-from tenure.buffer.writing.uploads import Uploader
+from tenure.buffer.writing.commits import Committer
 from tenure.errors import LeaseLost
 
 __all__ = ["VARIANTS"]
@@ -36,7 +36,7 @@ def _by_the_newest_name() -> Iterator[None]:
         if record.newest_name not in {self.ordinal.newest, *self.doubtful}:
             raise LeaseLost("another producer has committed")
 
-    with patch.object(Uploader, "_recorded", recorded), patch.object(Known, "check", check):
+    with patch.object(Committer, "_recorded", recorded), patch.object(Known, "check", check):
         yield
 
 
@@ -47,7 +47,15 @@ def _by_the_ordinal() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _no_commit_is_in_doubt() -> Iterator[None]:
+    """Take each commit that failed for one that was not carried out."""
+    with patch.object(Committer, "_is_doubtful", lambda self, batch: False):
+        yield
+
+
 VARIANTS: Final[dict[str, Callable[[], AbstractContextManager[None]]]] = {
     "by the newest name": _by_the_newest_name,
     "by the ordinal": _by_the_ordinal,
+    "no commit is in doubt": _no_commit_is_in_doubt,
 }

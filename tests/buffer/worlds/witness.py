@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenure.buffer import Position
-from tenure.errors import TenureError
+from tenure.errors import Indeterminate, TenureError
 from tests.lives.anomaly import Anomaly
 
 __all__ = ["Witness"]
@@ -15,6 +15,7 @@ class Witness:
     def __init__(self) -> None:
         self._produced: dict[str, list[str]] = {}
         self.acked: dict[str, Position] = {}
+        self._refused: dict[str, str] = {}
         self._batches: dict[int, list[str]] = {}
 
     def produced(self, client: str, entry: str) -> None:
@@ -24,7 +25,9 @@ class Witness:
         self.acked[entry] = position
 
     def failed(self, entry: str, error: TenureError) -> None:
-        """Note an answer that leaves the outcome open."""
+        """Note a failure; only Indeterminate leaves the outcome open."""
+        if not isinstance(error, Indeterminate):
+            self._refused[entry] = error.code
 
     def stored(self, seq: int, entries: list[str]) -> None:
         self._batches[seq] = entries
@@ -39,6 +42,8 @@ class Witness:
                 raise Anomaly("lost", f"{entry} was acknowledged at {position}, and is not stored")
             if self._batches[position.seq][position.start] != entry:
                 raise Anomaly("misplaced", f"{entry} is not at {position}, as was answered")
+        if wrong := sorted(self._refused.keys() & set(found)):
+            raise Anomaly("written", f"{wrong[0]} was answered with {self._refused[wrong[0]]}, and is stored")
         if foreign := set(found).difference(*self._produced.values()):
             raise Anomaly("foreign", f"{sorted(foreign)} were never produced")
         for client, entries in self._produced.items():

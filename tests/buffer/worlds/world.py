@@ -36,6 +36,7 @@ _SETTINGS: Final = BufferSettings(
     flush_interval_ms=5,
     flush_bytes=200,
     call_attempts_max=4,
+    delivery_timeout_ms=2_000,
     conflict_ms_max=20,
     backoff_ms_max=200,
     run_entries=8,
@@ -109,6 +110,7 @@ class World:
         self.witness = Witness()
         self.tally: Counter[str] = Counter()
         self._pauses: dict[str, float] = {}
+        self._outages: list[tuple[float, float]] = []
         self._holds: list[Hold] = []
         self._lives = 0
 
@@ -155,11 +157,17 @@ class World:
             ("lost_request", "lost_reply", "duplicate", "late", "false_exists"), often
         )
         self.store.shake(chance.getrandbits(32), chances)
+        for _ in range(chance.choice([0, 0, 1, 2])):
+            began_s = chance.uniform(0, 3)
+            self._outages.append((began_s, began_s + chance.choice([0.3, 1.5, 4])))
         self.store.hook = self._on_call
 
-    def _on_call(self, call: Call) -> Hold | None:
-        """Hold calls of a process that stands still until it goes on, and some others for a while."""
+    def _on_call(self, call: Call) -> Fault | Hold | None:
+        """Hold calls of a process that stands still until it goes on, and some others for a while; fail in outages."""
         self.store.clock_ms = _BEGAN_MS + self._loop.now_ms
+        if any(began_s <= self._loop.time() < ended_s for began_s, ended_s in self._outages):
+            fault: Fault = self._chance.choice(("lost_request", "lost_request", "lost_reply", "late"))
+            return fault
         wait_s = self._pauses.get(call.client, 0.0) - self._loop.time()
         if wait_s <= 0:
             wait_s = self._chance.uniform(0, 0.2) if self._chance.random() < 0.3 else 0.0

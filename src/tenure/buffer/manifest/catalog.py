@@ -11,6 +11,7 @@ from tenure.buffer.manifest.format import Entry, Run, RunBody, State, decode
 from tenure.buffer.manifest.journal import Journal
 from tenure.buffer.manifest.keys import run_key
 from tenure.errors import Corrupt
+from tenure.objects.retrying import RetryingStore
 
 __all__ = ["Catalog"]
 
@@ -18,10 +19,11 @@ _RUNS_KEPT = 4
 
 
 class Catalog:
-    """A lookup of entries on the journal's present state."""
+    """A lookup of entries on the journal's present state, by ``retrying`` if given, else by the journal's own."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, *, retrying: RetryingStore | None = None) -> None:
         self._journal = journal
+        self._retrying = retrying if retrying is not None else journal.retrying
         self._kept: OrderedDict[int, list[Entry]] = OrderedDict()
 
     async def descriptors(self, first_seq: int, count: int) -> list[Descriptor]:
@@ -75,7 +77,7 @@ class Catalog:
             self._kept.move_to_end(run.first_seq)
             return self._kept[run.first_seq]
         key = run_key(run.first_seq, run.checksum)
-        data = await self._journal.retrying.find(key, self._journal.settings.checkpoint_bytes_max)
+        data = await self._retrying.find(key, self._journal.settings.checkpoint_bytes_max)
         if data is None:
             if run not in (await self._journal.sync()).runs:
                 return None

@@ -39,19 +39,13 @@ class Known(NamedTuple):
     doubtful: Collection[str] = ()
 
     def check(self, record: ProducerRecord, producer: str) -> None:
-        """Raise LeaseLost where another producer of this name moved the record, Indeterminate where it may have.
+        """Raise LeaseLost where another producer of this name has moved the record, or may have.
 
         Each commit raises the ordinal, so one that did not move was moved by nobody. One that moved was moved last by
         the entry with ``last_name``; names are drawn at random, so a name of this producer's was committed by it.
         """
         if record.ordinal == self.ordinal or record.last_name in self.doubtful:
             return
-        if self.doubtful:
-            raise Indeterminate(
-                f"another producer named {producer} has committed while a commit of this one was in doubt: "
-                "look for its last batches before producing them again",
-                code="producer_fenced",
-            )
         raise LeaseLost(
             f"another producer named {producer} has committed: one at a time may use a name", code="producer_fenced"
         )
@@ -77,7 +71,8 @@ def append(
             )
     if record is not None and known is not None:
         known.check(record, entries[0].producer)
-    if record is None and in_doubt and any(entry.name < max(state.void, state.forgotten) for entry in entries):
+    may_be_forgotten = record is None and is_fresh_id(entries[0].producer)
+    if may_be_forgotten and in_doubt and any(entry.name < max(state.void, state.forgotten) for entry in entries):
         raise Indeterminate(
             "a commit was in doubt for so long that the manifest forgot this producer: "
             "look for its last batches before producing them again",

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-import time
 from collections.abc import Callable
+from time import monotonic
 
 from tenure.buffer.manifest.create import create_buffer, find_buffer
 from tenure.buffer.manifest.decide import retain_at_least
@@ -23,8 +23,9 @@ from tenure.buffer.settings import BufferSettings
 from tenure.clock import Clock, SystemClock
 from tenure.errors import Corrupt, Invalid, NotFound, Overloaded, TenureError
 from tenure.objects.metered import Metered
+from tenure.objects.retry_time import RetryTime
 from tenure.objects.retrying import RetryingStore
-from tenure.objects.store import ObjectStore, open_store
+from tenure.objects.store import ObjectStore, OutcomeUnknown, StoreRefused, open_store
 
 __all__ = ["Decision", "Journal"]
 
@@ -49,13 +50,16 @@ class Journal:
         inner = open_store(store) if isinstance(store, str) else store
         self.store = Metered(inner, self.metrics)
         self.retrying = RetryingStore(self.store, self.settings)
+        self._calls = self.retrying
         self.id = fresh_id(self.clock.wall_ms())
         self.upkeep = Upkeep(self.retrying, self.settings, self.metrics)
         self._lock = asyncio.Lock()
         self._looked_ms = self._proved_ms = self.clock.boot_ms()
         self._anchor = -1
         self._reported = Requests()
-        self._contested = False  # other writers committed between our last two looks: look before the next create
+        # Other writers committed between our last two looks, or a commit of ours is in doubt: look before the next
+        # create. While the store does not answer that look, no further commit comes into doubt.
+        self._contested = False
 
     async def open(self, *, create: bool, writing: bool = True) -> State:
         """Find the buffer, or create it on an empty prefix; raises NotFound, Corrupt, Conflict, StoreRefused.
@@ -94,37 +98,48 @@ class Journal:
             await self._prove()
             return await self._sync()
 
-    async def commit(self, decide: Decision) -> State | None:
+    async def commit(self, decide: Decision, *, time: RetryTime | None = None) -> State | None:
         """Commit what ``decide`` returns on the newest state; return None if that is nothing.
 
-        Raises what ``decide`` raises, OutcomeUnknown when the store stays silent (the commit may have happened;
-        repeating the call finds out), StoreFull, Overloaded when other writers won every attempt.
+        ``time`` bounds its calls in the place of ``call_attempts_max``. Raises what ``decide`` raises, OutcomeUnknown
+        when the store stays silent (the commit may have happened if ``decide`` was called; repeating the call finds
+        out), StoreFull and StoreRefused, Overloaded when other writers won every attempt.
         """
         async with self._lock:
-            started = time.monotonic()
-            in_doubt = False
-            await self._prove()
-            if self._contested or self.clock.boot_ms() - self._looked_ms > _STALE_MS:
-                number = self.state.number
-                await self._sync()  # the next number may be taken, or freed: see that before the create
-                self._contested = self.state.number > number
-            for attempt in range(self.settings.commit_attempts_max):
-                ops = decide(self.state, in_doubt)
-                if ops is None:
-                    return None
-                folded = await self._attempt(ops)
-                if folded is not None:
-                    self._measure(started)
-                    return folded
-                if await self._is_freed(self.state.number + 1):
-                    # The number may have been used and freed before ours was created there: only the state shows it.
-                    in_doubt, self.state = True, await self._load()
-                else:
-                    await self._sync()
-                self.metrics.conflicts += 1
+            self._calls = self.retrying if time is None else self.retrying.within(time)
+            try:
+                return await self._commit(decide)
+            except OutcomeUnknown:
                 self._contested = True
-                await self.retrying.pause(attempt // 2, self.settings.conflict_ms_max)
-            raise Overloaded("other writers took every number: try again later", code="contended")
+                raise
+            finally:
+                self._calls = self.retrying
+
+    async def _commit(self, decide: Decision) -> State | None:
+        started = monotonic()
+        in_doubt = False
+        await self._prove()
+        if self._contested or self.clock.boot_ms() - self._looked_ms > _STALE_MS:
+            number = self.state.number
+            await self._sync()  # the next number may be taken, or freed: see that before the create
+            self._contested = self.state.number > number
+        for attempt in range(self.settings.commit_attempts_max):
+            ops = decide(self.state, in_doubt)
+            if ops is None:
+                return None
+            folded = await self._attempt(ops)
+            if folded is not None:
+                self._measure(started)
+                return folded
+            if await self._is_freed(self.state.number + 1):
+                # The number may have been used and freed before ours was created there: only the state shows it.
+                in_doubt, self.state = True, await self._load()
+            else:
+                await self._sync()
+            self.metrics.conflicts += 1
+            self._contested = True
+            await self.retrying.pause(attempt // 2, self.settings.conflict_ms_max)
+        raise Overloaded("other writers took every number: try again later", code="contended")
 
     async def close(self, *, within_ms: float = math.inf) -> None:
         """Wait for the upkeep under way and announce it, within ``upkeep_ms_max``; the next writer does the rest.
@@ -160,7 +175,7 @@ class Journal:
         if len(data) > self.settings.delta_bytes_max:
             raise Invalid(f"a delta of {len(data):,} bytes exceeds delta_bytes_max", code="delta_too_large")
         folded = fold(self.state, delta, checksum_of(data))  # what the fold refuses is never written
-        if not await self.retrying.create(delta_key(number), data) or await self._is_freed(number):
+        if not await self._calls.create(delta_key(number), data) or await self._is_freed_after_create(number):
             return None
         before, self.state, self._reported = self.state, folded, asked
         self._looked_ms = self.clock.boot_ms()
@@ -172,14 +187,21 @@ class Journal:
         return Requests(self.metrics.writes + 1, self.metrics.reads + 1, self.metrics.conflicts)
 
     async def _is_freed(self, number: int, block: int | None = None) -> bool:
-        return await self.retrying.exists(freed_key(number // (block or self.state.block)))
+        return await self._calls.exists(freed_key(number // (block or self.state.block)))
+
+    async def _is_freed_after_create(self, number: int) -> bool:
+        """Return whether the number was freed before our delta was created there; raises OutcomeUnknown alone."""
+        try:
+            return await self._is_freed(number)
+        except StoreRefused as error:
+            raise OutcomeUnknown(f"delta {number} may be stored: {error}") from error
 
     async def _prove(self) -> None:
         """Every 10 s, check that an already folded delta still exists: a deleted manifest looks like an idle one."""
         now_ms = self.clock.boot_ms()
         if now_ms - self._proved_ms < _STALE_MS:
             return
-        if not await self.retrying.exists(delta_key(self._anchor)) and not await self._is_freed(self._anchor):
+        if not await self._calls.exists(delta_key(self._anchor)) and not await self._is_freed(self._anchor):
             raise Corrupt(
                 f"the manifest is gone: delta {self._anchor} was there", code="manifest_missing", url=self.store.url
             )
@@ -200,7 +222,7 @@ class Journal:
             state = await self._read_on_unless_freed(checkpoint, first, width=_FIRST_READS)
             if state is not None:
                 return state
-            await self.retrying.pause(attempt, self.settings.backoff_ms_max)
+            await self._calls.pause(attempt, self.settings.backoff_ms_max)
         raise Corrupt(
             "the manifest is gone or cannot be followed: no delta after the last checkpoint that can be read",
             code="manifest_missing",
@@ -209,7 +231,7 @@ class Journal:
 
     async def _checkpoint(self) -> State | None:
         """Return the newest readable checkpoint. A damaged one costs time only: the one before it is kept, too."""
-        listed = [info.key async for info in self.retrying.list_objects("manifest/checkpoint-")]
+        listed = [info.key async for info in self._calls.list_objects("manifest/checkpoint-")]
         for key in sorted((key for key in listed if CHECKPOINT.fullmatch(key)), reverse=True):
             data = await self._find_checkpoint(key)
             if data is None:
@@ -224,7 +246,7 @@ class Journal:
 
     async def _find_checkpoint(self, key: str) -> bytes | None:
         try:
-            return await self.retrying.find(key, self.settings.checkpoint_bytes_max)
+            return await self._calls.find(key, self.settings.checkpoint_bytes_max)
         except Invalid as error:
             if error.code != "object_too_large":
                 raise
@@ -267,10 +289,10 @@ class Journal:
                     )
 
     async def _find_delta(self, number: int) -> bytes | None:
-        return await self.retrying.find(delta_key(number), self.settings.delta_bytes_max)
+        return await self._calls.find(delta_key(number), self.settings.delta_bytes_max)
 
     def _measure(self, started: float) -> None:
-        took_ms = (time.monotonic() - started) * 1000
+        took_ms = (monotonic() - started) * 1000
         self.metrics.commits += 1
         self.metrics.commit_ms_total += took_ms
         self.metrics.commit_ms_max = max(self.metrics.commit_ms_max, took_ms)

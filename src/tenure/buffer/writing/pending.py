@@ -9,6 +9,7 @@ import msgspec
 
 from tenure.buffer.batch.format import Range
 from tenure.buffer.manifest.format import Entry
+from tenure.buffer.writing.outage import DeliveryTime
 from tenure.objects.store import Bytes
 
 __all__ = ["PendingBatch", "Position", "WriteHandle"]
@@ -44,8 +45,9 @@ class PendingBatch:
         self.ordinal = -1
         self.data: Bytes = b""
         self.entry: Entry | None = None
+        self.time: DeliveryTime
+        """Set when it is sealed."""
         self.is_prepared = False
-        self.error: Exception | None = None
         self.is_reported = False
         """Whether a caller waits, or has waited, for the outcome."""
         self.done: asyncio.Future[int] = loop.create_future()

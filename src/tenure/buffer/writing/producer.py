@@ -299,7 +299,7 @@ class Producer:
 
     def _settle(self, batch: PendingBatch) -> None:
         """Release the room of a batch that is durable, or failed for good."""
-        if batch.error is None:
+        if batch.done.exception() is None:
             self._journal.metrics.batches += 1
             self._journal.metrics.batch_bytes += len(batch.data)
         else:

@@ -9,26 +9,18 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from itertools import islice, takewhile
 
 from tenure.buffer.batch.format import encode_batch
-from tenure.buffer.manifest import decide
-from tenure.buffer.manifest.catalog import Catalog
-from tenure.buffer.manifest.format import Entry, Op, State, checksum_of
+from tenure.buffer.manifest.format import Entry, checksum_of
 from tenure.buffer.manifest.journal import Journal
 from tenure.buffer.manifest.keys import RisingNames, batch_key
+from tenure.buffer.writing.commits import Committer
+from tenure.buffer.writing.outage import DeliveryTime, Outage, not_written
 from tenure.buffer.writing.pending import PendingBatch
-from tenure.errors import Indeterminate
+from tenure.objects.store import OutcomeUnknown
 
 __all__ = ["Uploader"]
-
-
-class _MustUploadAgain(Exception):
-    """Names that the collector voided before they were committed."""
-
-    def __init__(self, names: set[str]) -> None:
-        self.names = names
 
 
 class Uploader:
@@ -53,8 +45,9 @@ class Uploader:
         self._ready = asyncio.Event()
         self._ordinal = first_ordinal
         self._replays = replays
-        self._seen = self._recorded()
-        self._committer = asyncio.create_task(self._commit_forever())
+        self._outage = Outage(journal.metrics, journal.clock)
+        self._committer = Committer(journal, self._upload, replays=replays)
+        self._committing = asyncio.create_task(self._commit_forever())
 
     @property
     def waiting(self) -> list[PendingBatch]:
@@ -70,6 +63,7 @@ class Uploader:
         """Queue a sealed batch; its place in the order is fixed now."""
         batch.ordinal = self._ordinal
         self._ordinal += 1
+        batch.time = DeliveryTime(self._outage, within_ms=self._journal.settings.delivery_timeout_ms)
         self._queue.append(batch)
         task = asyncio.create_task(self._prepare(batch))
         self._tasks.add(task)
@@ -77,7 +71,7 @@ class Uploader:
 
     async def close(self) -> None:
         """Stop, and abandon what is under way."""
-        tasks = [self._committer, *self._tasks]
+        tasks = [self._committing, *self._tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -87,6 +81,8 @@ class Uploader:
         started = time.monotonic()
         async with self._uploads:
             try:
+                if batch.time.is_over:
+                    raise not_written()
                 batch.data = await asyncio.to_thread(
                     encode_batch,
                     batch.calls,
@@ -97,15 +93,19 @@ class Uploader:
                 )
                 await self._upload(batch)
             except Exception as error:
-                batch.error = error
+                self._journal.metrics.batches_failed += 1
+                batch.fail(error)
         self._journal.metrics.flush_ms_total += (time.monotonic() - started) * 1000
         batch.is_prepared = True
         self._ready.set()
 
     async def _upload(self, batch: PendingBatch) -> None:
-        """Store the bytes under a new name."""
+        """Store the bytes under a new name. Whatever became of a failed upload: no commit will ever refer to it."""
         name = self._names.next(self._journal.clock.wall_ms(), above=self._journal.state.void)
-        await self._journal.retrying.create_own(batch_key(name), batch.data)
+        try:
+            await self._journal.retrying.within(batch.time).create_own(batch_key(name), batch.data)
+        except OutcomeUnknown as error:
+            raise not_written(error.message) from error
         batch.entry = Entry(
             name=name,
             bytes=len(batch.data),
@@ -124,69 +124,26 @@ class Uploader:
             while self._queue and self._queue[0].is_prepared:
                 batches = self._next()
                 try:
-                    await self._commit(batches)
+                    if batches:
+                        await self._committer.commit(batches)
+                    self._settle()
                 except Exception as error:  # the manifest cannot be written: promise nothing after this
                     self._halted(error)
                     return
-                for _ in batches:
-                    self._done(self._queue.popleft())
 
     def _next(self) -> list[PendingBatch]:
-        """Return the ready batches at the head of the queue; settle at once a head that failed to upload."""
-        ready = takewhile(lambda batch: batch.is_prepared and batch.error is None, self._queue)
-        batches = list(islice(ready, self._journal.settings.commit_batches_max))
-        if not batches:
-            failed = self._queue.popleft()
-            failed.fail(failed.error or Indeterminate("the upload failed"))
-            self._journal.metrics.batches_failed += 1
-            self._done(failed)
-        return batches
+        """Return the batches at the head of the queue that can be committed now; none where the head has failed."""
+        ready = takewhile(lambda batch: batch.is_prepared and not batch.done.done(), self._queue)
+        return list(islice(ready, self._journal.settings.commit_batches_max))
 
-    async def _commit(self, batches: list[PendingBatch]) -> None:
-        """Commit them in one delta; batches whose names were voided meanwhile are uploaded again first."""
-        while batches:
-            entries = [batch.entry for batch in batches if batch.entry is not None]
-            try:
-                state = await self._journal.commit(
-                    partial(
-                        _decide,
-                        entries=entries,
-                        seen=None if self._replays else self._seen,
-                        producers_max=self._journal.settings.producers_max,
-                    )
-                )
-            except _MustUploadAgain as again:
-                for batch in batches:
-                    if batch.entry is not None and batch.entry.name in again.names:
-                        self._journal.metrics.reuploads += 1
-                        await self._upload(batch)
-                continue
-            self._seen = self._recorded()
-            seqs = await self._seqs(state, entries)
-            for batch in batches:
-                batch.succeed(seqs[batch.ordinal])
-            return
+    def _settle(self) -> None:
+        """Let go of the batches at the head of the queue whose outcome is known.
 
-    def _recorded(self) -> int:
-        """Return the last ordinal that the manifest shows of this producer; -1 if none."""
-        record = self._journal.state.producers.get(self._journal.id)
-        return -1 if record is None else record.ordinal
-
-    async def _seqs(self, state: State | None, entries: list[Entry]) -> dict[int, int]:
-        """Return the sequence of each ordinal: from our own delta, or after a lost reply from the manifest."""
-        if state is not None and state.tail and state.tail[-len(entries) :] == entries:
-            first = state.next_seq - len(entries)
-            return {entry.ordinal: first + index for index, entry in enumerate(entries)}
-        catalog = Catalog(self._journal)
-        return await catalog.find(self._journal.id, {entry.ordinal for entry in entries})
-
-
-def _decide(
-    state: State, in_doubt: bool, *, entries: list[Entry], seen: int | None, producers_max: int
-) -> list[Op] | None:
-    doubtful = [entry.name for entry in entries] if in_doubt else []
-    known = None if seen is None else decide.Known(seen, doubtful)
-    ops = decide.append(state, entries, known=known, in_doubt=in_doubt, producers_max=producers_max)
-    if names := decide.void_names(state, entries):
-        raise _MustUploadAgain(names)
-    return ops
+        Raises the failure of one where each has to be committed, as the n-th batch is always the same: no later one may
+        take its place.
+        """
+        while self._queue and self._queue[0].done.done():
+            batch = self._queue.popleft()
+            self._done(batch)
+            if self._replays and (error := batch.done.exception()) is not None:
+                raise error
