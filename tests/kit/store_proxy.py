@@ -20,6 +20,11 @@ __all__ = ["CALM", "Faults", "StoreProxy", "store_proxy"]
 _HEAD_END: Final = b"\r\n\r\n"
 _LATE_S: Final = (0.3, 4.0)
 _WITHOUT_BODY: Final = (b"204", b"304")
+_CHUNK_BYTES: Final = 1 << 16
+_SLOW_DOWN: Final = (
+    b"HTTP/1.1 503 Slow Down\r\nContent-Type: application/xml\r\nContent-Length: 41\r\n\r\n"
+    b"<Error><Code>SlowDown</Code></Error>     "
+)
 
 
 class Faults(NamedTuple):
@@ -44,13 +49,17 @@ CALM: Final = Faults()
 class StoreProxy(Proxy):
     """Set ``faults`` at any time; `cut`, `refuse`, `accept`, `stall` and `resume` are those of every proxy.
 
-    ``met`` counts requests by method and faults by name.
+    ``met`` counts requests by method and faults by name. While ``slows_down`` is set each request is answered with 503
+    and goes no further. ``uplink_bytes_per_s`` bounds what all requests together send, in fair turns; 0 is no bound.
     """
 
     def __init__(self, port: int, *, seed: int = 0) -> None:
         super().__init__(port)
         self.faults = CALM
         self.met: Counter[str] = Counter()
+        self.slows_down = False
+        self.uplink_bytes_per_s = 0
+        self._uplink = asyncio.Lock()
         self._random = Random(f"store proxy {seed}")
 
     async def _relay(self, here: Ends, there: Ends) -> None:
@@ -59,7 +68,8 @@ class StoreProxy(Proxy):
             request = await _read_message(here[0])
             method = request.partition(b" ")[0]
             self.met[method.decode()] += 1
-            answer = await self._carry(request, method, there)
+            await self._send_up(len(request))
+            answer = _SLOW_DOWN if self.slows_down else await self._carry(request, method, there)
             await self._flowing.wait()
             here[1].write(answer)
             await here[1].drain()
@@ -81,6 +91,13 @@ class StoreProxy(Proxy):
         if fault == "lose_reply":
             raise ConnectionResetError("lost on purpose")
         return answer
+
+    async def _send_up(self, size: int) -> None:
+        """Wait for as long as so many bytes take on the uplink, beside those of other requests."""
+        while size > 0 and self.uplink_bytes_per_s:
+            async with self._uplink:
+                await asyncio.sleep(min(size, _CHUNK_BYTES) / (self.uplink_bytes_per_s or size))
+            size -= _CHUNK_BYTES
 
     def _draw(self) -> str:
         """Return the fault that hits the next request, or nothing."""

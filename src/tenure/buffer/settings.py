@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from tenure.errors import Invalid
-from tenure.limits import MIB, check_limits
+from tenure.limits import KIB, MIB, check_limits
+from tenure.objects.store import ObjectStore, open_store
 
 __all__ = ["FOOTER_BYTES_MAX", "RETAIN_FOR_MS_MAX", "BufferSettings"]
 
@@ -50,6 +51,10 @@ class BufferSettings(msgspec.Struct, frozen=True, kw_only=True):
     bound of those that deliver a batch."""
     delivery_timeout_ms: int = 120_000
     """Failures of the store that a sealed batch bears, over all its calls, before it is given up."""
+    request_timeout_ms: int = 30_000
+    """The time for one request to a store that is opened by its URL, before it counts as failed."""
+    request_bytes_per_s_min: int = 64 * KIB
+    """The slowest transfer that a request may have: it gets the time for its bytes beside ``request_timeout_ms``."""
     backoff_ms: int = 10
     """The first wait after a conflict or a failure; it doubles, with full jitter."""
     backoff_ms_max: int = 2_000
@@ -101,6 +106,14 @@ class BufferSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Objects that one pass deletes."""
     free_deltas: int = 1_024
     """Deltas per block that is freed at once; fixed when the buffer is created."""
+
+    def store_at(self, url: str) -> ObjectStore:
+        """Return the store at a URL, with these limits of its requests. Raises Invalid for a URL it does not know."""
+        return open_store(
+            url,
+            request_timeout_ms=self.request_timeout_ms,
+            request_bytes_per_s_min=self.request_bytes_per_s_min,
+        )
 
     def __post_init__(self) -> None:
         check_limits(self, zero={"retain_for_ms", "grace_ms", "forget_producer_ms", "backoff_ms"})

@@ -3,11 +3,14 @@
 The client is made with the first call of each process, never before. obstore's threads do not survive a fork, and its
 calls hang in the child of a process that made one: such a child gets an error at once. The client does not retry, as a
 retried create would report its own first copy as another writer's. Uploads are one request each, so that no half of a
-multipart is ever visible. A pickled store is its URL: keys come from the environment of the process that loads it.
+multipart is ever visible. The client's own time limit is one for all requests; here each gets one by its bytes, and a
+request that is cut off is cancelled, which closes its connection. A pickled store is its URL and its limits: keys come
+from the environment of the process that loads it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import itertools
 import os
@@ -15,10 +18,11 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
 import obstore
@@ -26,10 +30,14 @@ from obstore import exceptions
 from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
 from tenure.errors import Closed, Invalid
+from tenure.objects.request_limits import RequestLimits
 from tenure.objects.store import Bytes, ObjectExists, ObjectInfo, ObjectMissing, OutcomeUnknown, StoreRefused
 
 __all__ = ["CloudStore", "finish_at_exit", "wait_for_foreign_threads"]
 
+T = TypeVar("T")
+_NO_LIMIT: Final = "86400s"
+"""The client's own limit of a request, which those of `RequestLimits` come before."""
 _WAIT_S_MAX: Final = 5.0
 _POLL_S: Final = 0.001
 
@@ -93,7 +101,9 @@ os.register_at_fork(after_in_child=_note_lost_threads)
 class CloudStore:
     """A store in one bucket, container or memory, below a prefix."""
 
-    def __init__(self, scheme: str, bucket: str, prefix: str, options: dict[str, str]) -> None:
+    def __init__(
+        self, scheme: str, bucket: str, prefix: str, options: dict[str, str], limits: RequestLimits | None = None
+    ) -> None:
         if unknown := set(options) - _OPTIONS[scheme]:
             raise Invalid(f"a {scheme}:// store has no option {sorted(unknown)}; secrets belong in the environment")
         if scheme == "memory":
@@ -101,6 +111,7 @@ class CloudStore:
         elif not bucket:
             raise Invalid(f"{scheme}://bucket/prefix: the bucket is missing")
         self._scheme, self._bucket, self._prefix, self._options = scheme, bucket, prefix, options
+        self._limits = RequestLimits() if limits is None else limits
         self._client: tuple[int, Any] | None = None
 
     @property
@@ -109,10 +120,10 @@ class CloudStore:
         query = f"?{urlencode(self._options)}" if self._options else ""
         return f"{self._scheme}://{self._bucket}{path}{query}"
 
-    def __reduce__(self) -> tuple[type[CloudStore], tuple[str, str, str, dict[str, str]]]:
+    def __reduce__(self) -> tuple[type[CloudStore], tuple[str, str, str, dict[str, str], RequestLimits]]:
         if self._scheme == "memory":
             raise Invalid("a memory store lives in one process: it cannot be pickled")
-        return CloudStore, (self._scheme, self._bucket, self._prefix, self._options)
+        return CloudStore, (self._scheme, self._bucket, self._prefix, self._options, self._limits)
 
     async def put_new(self, key: str, data: Bytes) -> None:
         await self._put(key, data, "create")
@@ -121,47 +132,41 @@ class CloudStore:
         await self._put(key, data, "overwrite")
 
     async def get(self, key: str, *, start: int = 0, length: int | None = None, limit_bytes: int) -> bytes:
-        try:
+        with _translated(key):
             if start or length is not None:
                 wanted = limit_bytes + 1 if length is None else length
                 _check(key, wanted if length is not None else 0, limit_bytes)
-                part = await obstore.get_range_async(self._store(), self._key(key), start=start, length=wanted)
+                reading = obstore.get_range_async(self._store(), self._key(key), start=start, length=wanted)
+                part = await self._within(reading, wanted)
                 _check(key, len(part), limit_bytes)
                 return bytes(part)
-            answer = await obstore.get_async(self._store(), self._key(key))
+            answer = await self._within(obstore.get_async(self._store(), self._key(key)))
             _check(key, answer.meta["size"], limit_bytes)
-            return bytes(await answer.bytes_async())
-        except (exceptions.BaseError, OSError) as error:
-            raise _translate(error, key) from None
+            return bytes(await self._within(answer.bytes_async(), answer.meta["size"]))
 
     async def head(self, key: str) -> ObjectInfo:
-        try:
-            return self._info(await obstore.head_async(self._store(), self._key(key)))
-        except (exceptions.BaseError, OSError) as error:
-            raise _translate(error, key) from None
+        with _translated(key):
+            return self._info(await self._within(obstore.head_async(self._store(), self._key(key))))
 
     async def list(self, prefix: str, start_after: str | None = None) -> AsyncIterator[ObjectInfo]:
         # obstore's prefix ends at a slash: what follows the last one is compared here.
         folder, _, rest = prefix.rpartition("/")
         offset = self._key(max(start_after or "", prefix[:-1] if rest else "")) if (start_after or rest) else None
-        try:
-            pages = obstore.list(self._store(), self._key(folder), offset=offset, chunk_size=_PAGE)
-            async for page in pages:
+        with _translated(prefix):
+            pages = aiter(obstore.list(self._store(), self._key(folder), offset=offset, chunk_size=_PAGE))
+            while (page := await self._within(anext(pages, None))) is not None:
                 for meta in sorted(page, key=lambda meta: meta["path"]):
                     info = self._info(meta)
                     if info.key > prefix and not info.key.startswith(prefix):
                         return
                     if info.key.startswith(prefix) and info.key > (start_after or ""):
                         yield info
-        except (exceptions.BaseError, OSError) as error:
-            raise _translate(error, prefix) from None
 
     async def copy(self, source: str, target: str) -> None:
         """Copy on the server, in one request: S3 allows it up to 5 GB."""
-        try:
-            await obstore.copy_async(self._store(), self._key(source), self._key(target), overwrite=True)
-        except (exceptions.BaseError, OSError) as error:
-            raise _translate(error, source) from None
+        with _translated(source):
+            copying = obstore.copy_async(self._store(), self._key(source), self._key(target), overwrite=True)
+            await self._within(copying)
 
     async def delete(self, keys: Sequence[str]) -> None:
         for first in range(0, len(keys), _DELETE_PAGE):
@@ -173,7 +178,7 @@ class CloudStore:
     async def _delete(self, *keys: str) -> bool:
         """Delete in one call; return False where a key was not there, so that the rest of the keys may be left."""
         try:
-            await obstore.delete_async(self._store(), keys)
+            await self._within(obstore.delete_async(self._store(), keys))
         except (exceptions.NotFoundError, FileNotFoundError):
             return False
         except (exceptions.BaseError, OSError) as error:
@@ -191,7 +196,8 @@ class CloudStore:
 
     async def _put(self, key: str, data: Bytes, mode: Any) -> None:
         try:
-            await obstore.put_async(self._store(), self._key(key), data, mode=mode, use_multipart=False)
+            putting = obstore.put_async(self._store(), self._key(key), data, mode=mode, use_multipart=False)
+            await self._within(putting, len(data))
         except (exceptions.NotFoundError, FileNotFoundError) as error:
             raise StoreRefused(f"{self._scheme}://{self._bucket} is not there: {_brief(error)}") from None
         except (exceptions.BaseError, OSError) as error:
@@ -199,6 +205,15 @@ class CloudStore:
             if mode == "overwrite" and isinstance(translated, ObjectExists):  # S3's 409: another write is under way
                 translated = OutcomeUnknown(f"another write of {key} is under way: {_brief(error)}")
             raise translated from None
+
+    async def _within(self, request: Awaitable[T], size_bytes: int = 0) -> T:
+        """Return the answer to a request that moves so many bytes. Raises TimeoutError, an OSError, without one."""
+        limit_s = self._limits.seconds(size_bytes)
+        try:
+            async with asyncio.timeout(limit_s):
+                return await request
+        except TimeoutError:
+            raise TimeoutError(f"no answer within {limit_s:.0f} s") from None
 
     def _store(self) -> Any:
         if _threads["lost"]:
@@ -218,7 +233,7 @@ class CloudStore:
             return _MEMORY.setdefault(self._bucket, MemoryStore())
         named = [os.environ.get(name, "") for name in _ENDPOINTS] if self._scheme == "s3" else []
         plain = any(url.startswith("http://") for url in [self._options.get("endpoint", ""), *named])
-        client: Any = {"timeout": "60s", "connect_timeout": "10s", "allow_http": plain}
+        client: Any = {"timeout": _NO_LIMIT, "connect_timeout": "10s", "allow_http": plain}
         retry: Any = {"max_retries": 0}
         options: Any = dict(self._options)
         try:
@@ -243,6 +258,15 @@ class CloudStore:
 def _check(key: str, size: int, limit_bytes: int) -> None:
     if size > limit_bytes:
         raise Invalid(f"{key} has {size:,} bytes, the limit is {limit_bytes:,}", code="object_too_large")
+
+
+@contextmanager
+def _translated(key: str) -> Iterator[None]:
+    """Raise the store's errors for the client's."""
+    try:
+        yield
+    except (exceptions.BaseError, OSError) as error:
+        raise _translate(error, key) from None
 
 
 def _translate(error: Exception, key: str) -> Exception:

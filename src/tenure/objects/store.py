@@ -20,6 +20,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import msgspec
 
 from tenure.errors import Conflict, Denied, Indeterminate, Invalid, NotFound, Overloaded
+from tenure.objects.request_limits import REQUEST_BYTES_PER_S_MIN, REQUEST_TIMEOUT_MS, RequestLimits
 
 __all__ = [
     "Bytes",
@@ -127,10 +128,16 @@ class ObjectStore(Protocol):
         ...
 
 
-def open_store(url: str) -> ObjectStore:
+def open_store(
+    url: str,
+    *,
+    request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+    request_bytes_per_s_min: int = REQUEST_BYTES_PER_S_MIN,
+) -> ObjectStore:
     """Return the store that a URL names; it connects with its first call.
 
-    Raises Invalid for a URL it does not know.
+    A request over a network is given up after ``request_timeout_ms``, and one that moves bytes after the time that
+    these take at ``request_bytes_per_s_min`` more. Raises Invalid for a URL it does not know.
     """
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query))
@@ -146,6 +153,7 @@ def open_store(url: str) -> ObjectStore:
         case "s3" | "gs" | "az" | "memory":
             from tenure.objects.cloud_store import CloudStore
 
-            return CloudStore(parts.scheme, parts.netloc, unquote(parts.path).strip("/"), options)
+            limits = RequestLimits(request_timeout_ms, request_bytes_per_s_min)
+            return CloudStore(parts.scheme, parts.netloc, unquote(parts.path).strip("/"), options, limits)
         case _:
             raise Invalid(f"no store for {url!r}: use file://, s3://, gs://, az:// or memory://", url=url)

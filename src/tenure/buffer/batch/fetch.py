@@ -11,7 +11,7 @@ from tenure.errors import Corrupt
 from tenure.objects.background import background
 from tenure.objects.metered import Metered
 from tenure.objects.retrying import RetryingStore
-from tenure.objects.store import ObjectMissing, ObjectStore, open_store
+from tenure.objects.store import ObjectMissing, ObjectStore
 
 __all__ = ["FetchHandle"]
 
@@ -27,7 +27,7 @@ class FetchHandle:
         metrics: BufferMetrics | None = None,
     ) -> None:
         self._settings = settings if settings is not None else BufferSettings()
-        self._store = open_store(store) if isinstance(store, str) else store
+        self._store = self._settings.store_at(store) if isinstance(store, str) else store
         self.metrics = metrics if metrics is not None else BufferMetrics()
 
     def __reduce__(self) -> tuple[type[FetchHandle], tuple[ObjectStore], dict[str, BufferSettings]]:

@@ -25,7 +25,7 @@ from tenure.errors import Corrupt, Invalid, NotFound, Overloaded, TenureError
 from tenure.objects.metered import Metered
 from tenure.objects.retry_time import RetryTime
 from tenure.objects.retrying import RetryingStore
-from tenure.objects.store import ObjectStore, OutcomeUnknown, StoreRefused, open_store
+from tenure.objects.store import ObjectStore, OutcomeUnknown, StoreRefused
 
 __all__ = ["Decision", "Journal"]
 
@@ -47,7 +47,7 @@ class Journal:
         self.settings = settings if settings is not None else BufferSettings()
         self.clock = clock if clock is not None else SystemClock()
         self.metrics = BufferMetrics(started_ms=self.clock.wall_ms())
-        inner = open_store(store) if isinstance(store, str) else store
+        inner = self.settings.store_at(store) if isinstance(store, str) else store
         self.store = Metered(inner, self.metrics)
         self.retrying = RetryingStore(self.store, self.settings)
         self._calls = self.retrying

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 
 from tenure.buffer.metrics import BufferMetrics
+from tenure.buffer.settings import BufferSettings
 from tenure.clock import Clock
 from tenure.errors import Overloaded
 
@@ -41,12 +42,14 @@ class DeliveryTime:
 
     Failed attempts count, and the waits after them; waiting for its turn and slow but successful calls do not, so that
     a slow uplink fails nothing. An outage counts also while the batch waits for its turn: otherwise a long queue would
-    fail one batch after the other.
+    fail one batch after the other. Of an attempt that moved bytes, at most ``request_timeout_ms`` counts: it was given
+    the rest for a slow uplink, and a large batch would bear one failure only.
     """
 
-    def __init__(self, outage: Outage, *, within_ms: int) -> None:
+    def __init__(self, outage: Outage, settings: BufferSettings) -> None:
         self._outage = outage
-        self._within_s = within_ms / 1000
+        self._within_s = settings.delivery_timeout_ms / 1000
+        self._attempt_s_max = settings.request_timeout_ms / 1000
         self._sealed_s = asyncio.get_running_loop().time()
         self._spent_s = 0.0
 
@@ -55,8 +58,9 @@ class DeliveryTime:
         return max(self._spent_s, self._outage.lasted_s(self._sealed_s)) >= self._within_s
 
     def failed(self, took_s: float) -> None:
-        self._spent_s += took_s
-        self._outage.failed(took_s)
+        counted_s = min(took_s, self._attempt_s_max)
+        self._spent_s += counted_s
+        self._outage.failed(counted_s)
 
     def waited(self, wait_s: float) -> None:
         self._spent_s += wait_s

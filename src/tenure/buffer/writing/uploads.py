@@ -63,7 +63,7 @@ class Uploader:
         """Queue a sealed batch; its place in the order is fixed now."""
         batch.ordinal = self._ordinal
         self._ordinal += 1
-        batch.time = DeliveryTime(self._outage, within_ms=self._journal.settings.delivery_timeout_ms)
+        batch.time = DeliveryTime(self._outage, self._journal.settings)
         self._queue.append(batch)
         task = asyncio.create_task(self._prepare(batch))
         self._tasks.add(task)
