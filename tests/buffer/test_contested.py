@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
+
+from tenure.buffer import BufferSettings, Producer
 from tenure.buffer.manifest.format import Append, Entry, Op, State
 from tenure.buffer.manifest.journal import Journal
 from tenure.testing.simstore import SimStore
+from tests.buffer.virtual_time import in_virtual_time
+from tests.chain.worlds.clock import MachineClock
 from tests.kit.buffers import QUICK
 
 
@@ -48,3 +54,24 @@ async def test_a_writer_that_is_alone_again_looks_once_more_and_then_creates(sim
         await writer.commit()
     alone = [await first.commit() for _ in range(3)]
     assert alone == [["get", "head", "put_new", "head"], ["put_new", "head"], ["put_new", "head"]]
+
+
+def test_no_writer_starves_among_ten_that_commit_all_the_time():
+    """Naive: a writer waits after its look, so what it creates is old, and one that looks afresh wins each time."""
+
+    async def main(clock: MachineClock) -> list[int]:
+        sim = SimStore(latency_ms=20)
+        settings = BufferSettings(flush_interval_ms=100, commit_attempts_max=60)
+
+        async def produce() -> int:
+            async with Producer(sim, settings=settings, clock=clock) as producer:
+                while clock.boot_ms() < 60_000:
+                    await producer.produce([b"x"])
+                    await asyncio.sleep(random.uniform(0, 0.1))
+                return producer.metrics.commits
+
+        return await asyncio.gather(*(produce() for _ in range(10)))
+
+    random.seed(1)
+    commits = in_virtual_time(main)
+    assert min(commits) > max(commits) / 3, "each has its share"

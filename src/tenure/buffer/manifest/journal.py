@@ -131,14 +131,14 @@ class Journal:
             if folded is not None:
                 self._measure(started)
                 return folded
+            self.metrics.conflicts += 1
+            self._contested = True
+            await self.retrying.pause(attempt // 2, self.settings.conflict_ms_max)
             if await self._is_freed(self.state.number + 1):
                 # The number may have been used and freed before ours was created there: only the state shows it.
                 in_doubt, self.state = True, await self._load()
             else:
                 await self._sync()
-            self.metrics.conflicts += 1
-            self._contested = True
-            await self.retrying.pause(attempt // 2, self.settings.conflict_ms_max)
         raise Overloaded("other writers took every number: try again later", code="contended")
 
     async def close(self, *, within_ms: float = math.inf) -> None:
