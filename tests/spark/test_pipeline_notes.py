@@ -16,13 +16,22 @@ from tenure.buffer.blocking import Consumer
 from tenure.buffer.ingest.sink import Commit
 from tenure.cli.app import app
 from tenure.client.client import Client
+from tenure.errors import Conflict, NotFound
 from tenure.objects.file_store import FileStore
+from tenure.spark.jobs.balance import Account, demand_balance
 from tenure.spark.pipeline import read_pipeline
 from tenure.spark.pipeline.notes.history import RUNS_KEPT_MAX, begin_run, last_run, note_run, runs_of
 from tenure.spark.pipeline.notes.note import RunNote
 from tenure.spark.pipeline.notes.run import Run
+from tenure.spark.pipeline.notes.unbalanced import (
+    accept_unbalanced,
+    demand_accepted,
+    forget_settled,
+    note_unbalanced,
+    unbalanced_of,
+)
 from tenure.spark.pipeline.rows.figures import Figures
-from tenure.spark.pipeline.runner.progress import Look, progress_of
+from tenure.spark.pipeline.runner.progress import Look, entries_of, progress_of
 from tenure.spark.pipeline.runner.streaming import _reporter
 from tenure.spark.pipeline.runner.topics import topic_lag
 from tests.kit.buffers import QUICK
@@ -186,6 +195,75 @@ def test_the_history_lists_runs_and_backfills_newest_first(tmp_path: Path, fille
     shown = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"}).stdout
     assert "1970-01-01 00:02:00.000Z: the disk is full" in shown
     assert shown.index("00:03:00.000Z") < shown.index("00:01:00.000Z", shown.index("| started"))
+
+
+def test_status_is_printed_as_metrics_without_what_is_not_known(tmp_path: Path, filled: Filled) -> None:
+    url = filled(FIRST, SECOND)
+    file = written(set_up(tmp_path), url)
+    run = run_of(1, high=1)
+    run.figures.malformed = None
+    begin_run(url, run)
+    note_unbalanced(url, "orders", unbalanced(0, 1))
+    shown = CliRunner().invoke(app, ["pipeline", "status", str(file), "--metrics"]).stdout.splitlines()
+    values = dict(line.rsplit(" ", 1) for line in shown if not line.startswith("#"))
+    named = {name.split("{")[0].removeprefix("tenure_pipeline_"): value for name, value in values.items()}
+    assert (named["entries"], named["rows"], named["lag_batches"]) == ("8", "3", "2")
+    assert (named["unbalanced_ranges"], named["last_run_failed"]) == ("1", "0")
+    assert "malformed" not in named
+
+
+def unbalanced(low: int, high: int, *, published: bool = True) -> Conflict:
+    with pytest.raises(Conflict) as caught:
+        demand_balance(Account(entries=10, stored=9), Commit("b", "orders", low, high, 1), published=published)
+    return caught.value
+
+
+def test_a_range_that_is_in_the_table_and_does_not_balance_waits_until_it_is_accepted(
+    tmp_path: Path, filled: Filled
+) -> None:
+    url = filled(FIRST, SECOND)
+    file = written(set_up(tmp_path), url)
+    note_unbalanced(url, "orders", unbalanced(0, 0, published=False))
+    demand_accepted(unbalanced_of(url, "orders"), file)
+    note_unbalanced(url, "orders", unbalanced(1, 5_000_000_000))
+    with pytest.raises(Conflict, match=r"go on with: tenure pipeline accept .* 1 5000000000"):
+        demand_accepted(unbalanced_of(url, "orders"), file)
+    with pytest.raises(NotFound, match="no range 1 to 2"):
+        accept_unbalanced(url, "orders", 1, 2)
+    for low, high in ((0, 0), (1, 5_000_000_000)):
+        assert accept_unbalanced(url, "orders", low, high).accepted
+    noted = unbalanced_of(url, "orders")
+    demand_accepted(noted, file)
+    assert runs_of(url, "orders") == []
+    forget_settled(url, "orders", noted, reached=None)
+    assert [each.range for each in unbalanced_of(url, "orders")] == [(0, 0)]  # which no run has written yet
+    forget_settled(url, "orders", noted, reached=0)
+    assert unbalanced_of(url, "orders") == []
+
+
+def test_a_note_of_a_run_before_there_was_a_balance_is_read(url: str, tmp_path: Path) -> None:
+    begin_run(url, run_of(1, high=0))
+    [note] = (tmp_path / "notes/pipeline/orders").iterdir()
+    old = json.loads(note.read_bytes())
+    for name in ("duplicates", "stages", "unchecked"):
+        del old["figures"][name]
+    note.write_text(json.dumps(old))
+    run = last_run(url, "orders")
+    assert run is not None
+    assert (run.figures.rows, run.figures.duplicates) == (3, None)
+
+
+def test_the_entries_of_a_micro_batch_leave_out_what_was_given_up_where_that_matters(
+    tmp_path: Path, filled: Filled
+) -> None:
+    url = filled(FIRST, SECOND)
+    entries = entries_of(read_pipeline(written(set_up(tmp_path), url)))
+    with Consumer(url, group="orders") as consumer:
+        consumer.next_batch()
+        consumer.quarantine(0, reason="as told")
+    commit = Commit("b", "orders", 0, 1, 1)
+    assert (entries(commit, False), entries(commit, True)) == (8, 4)
+    assert entries(Commit("b", "orders", 0, 2, 1), True) is None
 
 
 def test_what_lies_ahead_of_a_micro_batch_is_read_from_the_manifest(tmp_path: Path, filled: Filled) -> None:

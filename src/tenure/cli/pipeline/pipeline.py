@@ -66,12 +66,13 @@ def _explain(
 def _status(
     file: File,
     history: Annotated[bool, typer.Option("--history", help="Every run that is noted, newest first.")] = False,
+    as_metrics: Annotated[bool, typer.Option("--metrics", help="As metrics, in the text form of Prometheus.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """How far behind the pipeline is, and how its last run went; without Spark."""
     from tenure.cli.pipeline import status as pipeline_status
 
-    raise typer.Exit(pipeline_status.status(file, history=history, as_json=as_json))
+    raise typer.Exit(pipeline_status.status(file, history=history, as_metrics=as_metrics, as_json=as_json))
 
 
 @pipeline.command("accept")

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from tenure.cli.guard import run_guarded
 from tenure.cli.main import OK
+from tenure.cli.pipeline.metrics import metrics_of
 from tenure.cli.screen import Payload, console_for, document, table
 from tenure.cli.words import age, clean, count, size, when
 
@@ -51,12 +52,14 @@ def validate(file: Path, *, as_json: bool) -> int:
     return run_guarded(work, as_json=as_json)
 
 
-def status(file: Path, *, history: bool, as_json: bool) -> int:
+def status(file: Path, *, history: bool, as_metrics: bool, as_json: bool) -> int:
     """Print the lag and the last run of a pipeline, with ``history`` all recorded runs; returns the exit code."""
 
     def work() -> int:
         found = _find_status(file, history=history)
-        if as_json:
+        if as_metrics:
+            console_for().out(metrics_of(found), end="", highlight=False)
+        elif as_json:
             document(found)
         else:
             _show_status(console_for(), found)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 from tenure.buffer.ingest.sink import Commit
 from tenure.spark.jobs.balance import Account, Stage, demand_balance
 from tenure.spark.jobs.counts import ROWS, Counting
-from tenure.spark.sinks.protocol import SparkSink, merges
+from tenure.spark.sinks.protocol import SparkSink, audited, merges
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,12 +52,16 @@ class BalancedWrite:
             entries = None if self._transforms else self._entries
             self._sink.write_counted(self.rows, commit, entries=entries)
             return
-        stored = self._sink.write(self.rows, commit)
+        with audited(lambda rows: self._settle(commit, rows, published=False)):
+            stored = self._sink.write(self.rows, commit)
+        self._settle(commit, stored, published=True)
+
+    def _settle(self, commit: Commit, stored: int | None, *, published: bool) -> None:
         account = self._account(stored)
         if next(account.differences(), None) is not None:
             self._counting.recount()
             account = self._account(stored)
-        demand_balance(account, commit, published=True)
+        demand_balance(account, commit, published=published)
 
     def _account(self, stored: int | None) -> Account:
         stages: tuple[Stage, ...] = ()

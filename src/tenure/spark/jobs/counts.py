@@ -78,7 +78,10 @@ class Counting:
         """Return the figures of a place; None where they are not known. Ask after the rows were read."""
         if name not in self._found:
             place = self._places.get(name)
-            self._found[name] = None if place is None else place.ask()
+            try:
+                self._found[name] = None if place is None else place.ask()
+            except TimeoutError:  # one action answers all of them, or none
+                self.distrust()
         return self._found[name]
 
     def replace(self, name: str, figures: Found) -> None:
@@ -151,7 +154,10 @@ def _columns(figures: dict[str, Column]) -> list[Column]:
 
 
 def _wait_for(observation: Any) -> dict[str, int] | None:
-    """Return what was observed. Spark waits for ever where no action came, so another thread does the waiting."""
+    """Return what was observed. Raises TimeoutError where no action came.
+
+    Spark waits for ever for one, so another thread does the waiting.
+    """
     found: dict[str, Any] = {}
 
     def ask() -> None:
@@ -161,6 +167,8 @@ def _wait_for(observation: Any) -> dict[str, int] | None:
     asking = threading.Thread(target=ask, name="tenure-observation", daemon=True)
     asking.start()
     asking.join(_FIGURES_WITHIN_S)
+    if asking.is_alive():
+        raise TimeoutError
     if _PARTITIONS not in found:
         return None
     partitions = [int(number) for number in str(found.pop(_PARTITIONS)).split(",") if number]

@@ -6,6 +6,9 @@ has the same contract for an ingest without Spark, and says where the two differ
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
 
 from tenure.buffer.ingest.sink import Commit
@@ -14,7 +17,12 @@ from tenure.errors import Conflict
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Needs", "SparkSink", "is_held", "merges"]
+__all__ = ["Needs", "SparkSink", "about_to_publish", "audited", "is_held", "merges"]
+
+Audit = Callable[[int], None]
+"""Called with the rows of a commit right before it; what it raises leaves them out of the table."""
+
+_audit: ContextVar[Audit | None] = ContextVar("tenure_audit", default=None)
 
 
 class Needs:
@@ -80,6 +88,26 @@ def is_held(commit: Commit, last: int | None) -> bool:
             last=last,
         )
     return False
+
+
+@contextmanager
+def audited(audit: Audit) -> Iterator[None]:
+    """Have the writes of this block ask ``audit`` before they commit, as far as their sinks count before it.
+
+    It is not a parameter of ``write``, so that a sink which knows its rows only afterwards need not have it.
+    """
+    token = _audit.set(audit)
+    try:
+        yield
+    finally:
+        _audit.reset(token)
+
+
+def about_to_publish(rows: int) -> None:
+    """Let the caller of ``write`` refuse a commit of so many rows. Call it once they are counted, before the commit."""
+    audit = _audit.get()
+    if audit is not None:
+        audit(rows)
 
 
 def merges(sink: SparkSink) -> bool:

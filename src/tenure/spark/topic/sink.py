@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tenure.buffer.ingest.sink import Commit
-from tenure.spark.sinks.protocol import Needs, is_held
+from tenure.spark.sinks.protocol import Needs, about_to_publish, is_held
 from tenure.spark.topic.options import WriteOptions, open_client, write_options
 from tenure.spark.topic.rows import check_columns
 from tenure.spark.topic.staging.delivery import deliver, resume
@@ -78,6 +78,7 @@ class TopicSink:
             staging_task = partial(stage_arrow, options=options, writer=batch.writer)
             found = rows.mapInArrow(staging_task, STAGED_COLUMNS).collect()
             files = [parse_file(row["file"]) for row in found]
+            about_to_publish(sum(file.rows for file in files))
             is_mine = deliver(staging, client, batch, files)
         staging.sweep(grace_ms=options.grace_ms)
         return sum(file.rows for file in files) if is_mine else None

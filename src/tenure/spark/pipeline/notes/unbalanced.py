@@ -18,7 +18,7 @@ from tenure.errors import Conflict, NotFound, TenureError
 from tenure.objects.background import background
 from tenure.objects.store import ObjectStore, open_store
 
-__all__ = ["Unbalanced", "accept_unbalanced", "demand_accepted", "forget_accepted", "note_unbalanced", "unbalanced_of"]
+__all__ = ["Unbalanced", "accept_unbalanced", "demand_accepted", "forget_settled", "note_unbalanced", "unbalanced_of"]
 
 _NOTE_BYTES_MAX: Final = 64 << 10
 _HIGH_MASK: Final = 0xFFFFFFFF
@@ -84,9 +84,13 @@ def accept_unbalanced(url: str, pipeline: str, low: int, high: int) -> Unbalance
     raise NotFound(f"no range {low} to {high} of {pipeline} is noted as unbalanced", code="not_unbalanced")
 
 
-def forget_accepted(url: str, pipeline: str, found: list[Unbalanced]) -> None:
-    """Delete the notes of ranges that were accepted, after a run that went past them."""
-    gone = [_key(pipeline, each) for each in found if each.accepted]
+def forget_settled(url: str, pipeline: str, found: list[Unbalanced], *, reached: int | None) -> None:
+    """Delete the notes of ranges that a run which ended well, and ``reached`` a batch, went past.
+
+    A range that was not in the table has been written meanwhile: it balanced then, or was accepted.
+    """
+    passed = -1 if reached is None else reached
+    gone = [_key(pipeline, each) for each in found if each.published or each.high <= passed]
     if gone:
         background().run(open_store(url).delete(gone))
 

@@ -33,7 +33,7 @@ class Figures(msgspec.Struct, kw_only=True):
     """Rows that were set aside, and with malformed = "quarantine" malformed entries."""
     dropped: int | None = 0
     """Rows that expectations dropped, and with malformed = "drop" malformed entries."""
-    duplicates: int | None = 0
+    duplicates: int | None = None
     """Rows that deduplication left out."""
     failed: dict[str, int | None] = {}
     """Rows that did not meet an expectation, by its name."""

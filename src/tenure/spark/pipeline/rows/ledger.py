@@ -8,6 +8,7 @@ between two stages there are two counts of the same rows, by two places of Spark
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -29,6 +30,8 @@ log = logging.getLogger("tenure.spark")
 DECODED: Final = "entries"
 EXPECTED: Final = "expectations"
 _DEDUPLICATED: Final = "deduplicate"
+_GENERATOR: Final = re.compile(r"(?i)\b(?:explode|posexplode|inline|stack|json_tuple|variant_explode)(?:_outer)?\s*\(")
+"""A function of SQL that makes several rows of one, in what a topic selects."""
 
 
 EntriesOf = Callable[[bool], int | None]
@@ -147,6 +150,8 @@ class Ledger:
             yield Stage(EXPECTED, before, out)
         if self._merges:
             yield Stage("merge", out, None)
+        if any(_GENERATOR.search(one) for one in pipeline.sink.select or ()):
+            yield Stage("select", out, None)
 
     def _after_step(self, number: int) -> int | None:
         if f"step {number}" != self._uncounted:

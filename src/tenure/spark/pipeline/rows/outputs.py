@@ -23,7 +23,7 @@ from tenure.spark.pipeline.rows.figures import Figures
 from tenure.spark.pipeline.rows.ledger import DECODED, EXPECTED, EntriesOf, Ledger
 from tenure.spark.pipeline.rows.set_aside import RECORDS, quarantine_rows, records_of
 from tenure.spark.pipeline.rows.stages import Stages, without_malformed
-from tenure.spark.sinks.protocol import Needs, SparkSink, is_held
+from tenure.spark.sinks.protocol import Needs, SparkSink, audited, is_held
 from tenure.spark.toml_lines import problems_error
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Outputs:
                 self._sides[kind] = side_table(pipeline, section.path, kind=kind, into=into)
         self.name = self._main.name
         self.schema_version = self._main.schema_version
-        self.figures = Figures()
+        self.figures = Figures(duplicates=0)
         self.entries_of: Callable[[Commit, bool], int | None] = lambda _commit, _careful: None
         """Returns the entries of a commit as `EntriesOf` does, where no range writer says how many there are."""
         self.accepted: frozenset[tuple[int, int]] = frozenset()
@@ -134,7 +134,8 @@ class Outputs:
         aside = self._write_sides(raw, entries, marked, commit, ledger)
         if first:
             ledger.settle(commit, aside=aside, published=False)
-        stored = self._write_main(self._expecting.good(marked), commit)
+        with audited(lambda rows: _settled(ledger, commit, rows, aside)):
+            stored = self._write_main(self._expecting.good(marked), commit)
         account = ledger.settle(commit, stored=stored, aside=aside, published=True)
         self.figures.add(ledger.figures(account))
 
@@ -191,6 +192,11 @@ class Outputs:
                 (self._pipeline.name, expect.name, expect.otherwise, passed, failed, commit.low, commit.high, now)
             )
         return spark.createDataFrame(rows, _RESULTS).coalesce(1)
+
+
+def _settled(ledger: Ledger, commit: Commit, rows: int, aside: tuple[int | None, int | None] | None) -> None:
+    """Compare what is about to be published. Raises as ``Ledger.settle``."""
+    ledger.settle(commit, stored=rows, aside=aside, published=False)
 
 
 def _known(found: Found | None) -> Found:

@@ -20,7 +20,7 @@ from tenure.spark.pipeline.file.sections import Pipeline
 from tenure.spark.pipeline.file.sink import place_of, side_path
 from tenure.spark.pipeline.notes.note import OnRun, RunNote, keep_note
 from tenure.spark.pipeline.notes.run import Run
-from tenure.spark.pipeline.notes.unbalanced import demand_accepted, forget_accepted, note_unbalanced, unbalanced_of
+from tenure.spark.pipeline.notes.unbalanced import demand_accepted, forget_settled, note_unbalanced, unbalanced_of
 from tenure.spark.pipeline.rows.outputs import Outputs
 from tenure.spark.pipeline.rows.stages import empty_range
 from tenure.spark.session.jvm_start import explain
@@ -86,7 +86,7 @@ def run_pipeline(
     run = _new_run(pipeline, schedule)
 
     def work(session: SparkSession, running: RunNote) -> None:
-        with _stopped_by_unbalanced(pipeline, outputs):
+        with _stopped_by_unbalanced(pipeline, outputs, run):
             write(session, running)
 
     def write(session: SparkSession, running: RunNote) -> None:
@@ -191,7 +191,7 @@ def _run_noted(
 
 
 @contextmanager
-def _stopped_by_unbalanced(pipeline: Pipeline, outputs: Outputs) -> Iterator[None]:
+def _stopped_by_unbalanced(pipeline: Pipeline, outputs: Outputs, run: Run) -> Iterator[None]:
     """Run unless a range that did not balance waits for an operator, and note one that does not balance now."""
     noted = unbalanced_of(pipeline.notes_url, pipeline.name)
     demand_accepted(noted, pipeline.file)
@@ -202,7 +202,7 @@ def _stopped_by_unbalanced(pipeline: Pipeline, outputs: Outputs) -> Iterator[Non
         if error.code == "unbalanced":
             note_unbalanced(pipeline.notes_url, pipeline.name, error)
         raise
-    forget_accepted(pipeline.notes_url, pipeline.name, noted)
+    forget_settled(pipeline.notes_url, pipeline.name, noted, reached=run.high)
 
 
 def _new_run(pipeline: Pipeline, schedule: str, *, into: str | None = None) -> Run:

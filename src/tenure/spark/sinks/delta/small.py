@@ -16,7 +16,7 @@ from tenure.errors import Indeterminate, Invalid, Overloaded
 from tenure.objects.background import background
 from tenure.spark.sinks.arguments import column_names
 from tenure.spark.sinks.places import Place
-from tenure.spark.sinks.protocol import Needs, is_held
+from tenure.spark.sinks.protocol import Needs, about_to_publish, is_held
 from tenure.spark.sinks.refusals import disk_full
 from tenure.spark.sinks.to_driver import BYTES_MAX, ROWS_MAX, to_driver
 
@@ -96,6 +96,7 @@ class SmallDelta:
             schema_mode="merge" if self._evolve else None,
             storage_options=self._storage_options,
         )
+        about_to_publish(rows.num_rows)
         written = background().run(table.write(commit, [rows]))
         if written.outcome is Outcome.COMMITTED or is_held(commit, self._last(commit.buffer, commit.sink)):
             return self._stored(commit)

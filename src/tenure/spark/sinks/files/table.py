@@ -24,7 +24,7 @@ from tenure.spark.sinks.files.schema import TableSchema, join, schema_of, schema
 from tenure.spark.sinks.files.stage import Stage
 from tenure.spark.sinks.given import count_given
 from tenure.spark.sinks.places import Place
-from tenure.spark.sinks.protocol import Needs, is_held
+from tenure.spark.sinks.protocol import Needs, about_to_publish, is_held
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -143,6 +143,7 @@ class FileTable:
                 lines = background().run(stage.publish())
                 stored = background().run(stage.count_rows(lines))
                 _check_rows(commit, given(), stored)
+                about_to_publish(stored)
         except Exception:
             # A successor that has committed the range removes what this driver is writing.
             if is_held(commit, background().run(log.read()).last_committed(commit.buffer, commit.sink)):

@@ -18,7 +18,7 @@ from tenure.spark.sinks.arguments import column_names, connector_of, quote_name
 from tenure.spark.sinks.iceberg.marker import Snapshot, held_high, property_of, wap_id_of
 from tenure.spark.sinks.merge import ORDER_BY, check_joining, merge_of
 from tenure.spark.sinks.places import plain_path
-from tenure.spark.sinks.protocol import Needs, is_held
+from tenure.spark.sinks.protocol import Needs, about_to_publish, is_held
 from tenure.spark.sinks.refusals import condition_of, named_refusals
 from tenure.spark.sinks.session_conf import session_conf
 
@@ -233,6 +233,8 @@ class IcebergSink:
         # A MERGE that only inserts is an append to Iceberg, which would publish it after another writer's rows.
         if self._merge is not None and staged.parent != _head(self._properties(spark)):
             raise Overloaded(f"another writer changed the table while {commit} was merged", code="table_busy")
+        if self._merge is None and staged.added is not None:
+            about_to_publish(staged.added)
         catalog, table = quote_name(self._parts[0]), ".".join(map(quote_name, self._parts[1:]))
         spark.sql(f"CALL {catalog}.system.cherrypick_snapshot('{table}', {staged.number})").collect()
         return staged

@@ -16,7 +16,7 @@ from tenure.errors import Indeterminate, Invalid, Overloaded
 from tenure.spark.sinks.arguments import column_names
 from tenure.spark.sinks.iceberg.marker import Snapshot, held_high, property_of
 from tenure.spark.sinks.places import plain_path
-from tenure.spark.sinks.protocol import Needs, is_held
+from tenure.spark.sinks.protocol import Needs, about_to_publish, is_held
 from tenure.spark.sinks.refusals import disk_full
 from tenure.spark.sinks.to_driver import BYTES_MAX, ROWS_MAX, to_driver
 
@@ -96,6 +96,7 @@ class SmallIceberg:
         if table is not None and is_held(commit, _marker(table, commit.buffer, commit.sink)):
             return None
         rows = to_driver(frame, rows_max=self._rows_max, bytes_max=self._bytes_max)
+        about_to_publish(rows.num_rows)
         try:
             if table is None:
                 table = self._create(rows.schema)

@@ -17,7 +17,7 @@ from tenure.spark.jobs.causes import transient_error
 from tenure.spark.sinks.postgres.columns import Column, Taken, columns_of, flatten, taken_by
 from tenure.spark.sinks.postgres.dsn import Address
 from tenure.spark.sinks.postgres.staging import Staging, drop_held
-from tenure.spark.sinks.protocol import Needs, is_held
+from tenure.spark.sinks.protocol import Needs, about_to_publish, is_held
 
 if TYPE_CHECKING:
     import psycopg
@@ -230,6 +230,7 @@ class PostgresSink:
             taken = self._widen(connection, columns)
             staging.demand_kept(connection, taken)
             stored = connection.execute(staging.move(self._table, taken)).rowcount
+            about_to_publish(stored)
             connection.execute(self._sql(_UPDATE), [commit.low, commit.high, commit.schema_version, *identity])
             try:
                 connection.commit()
