@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Callable
 from datetime import datetime
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["streaming"]
 
-SAMPLE_S = 0.02
+SAMPLE_S = 0.05
+"""Between two samples: each reads the state of every thread of the JVM, and is itself part of what is measured."""
 
 
 def streaming(spark: SparkSession, url: str, root: Path, planned: Planned, rounds: int) -> list[Row]:
@@ -90,7 +93,13 @@ class _CpuTime:
         self._thread = threading.Thread(target=self._run)
 
     def at(self, moment: float) -> float:
-        return min(self._samples, key=lambda sample: abs(sample[0] - moment))[1]
+        """Return the CPU time by then, evenly spread between two samples."""
+        behind = bisect_right(self._samples, (moment, inf))
+        (start, low), (end, high) = (
+            self._samples[max(behind - 1, 0)],
+            self._samples[min(behind, len(self._samples) - 1)],
+        )
+        return low if end <= start else low + (high - low) * (moment - start) / (end - start)
 
     def _run(self) -> None:
         while True:

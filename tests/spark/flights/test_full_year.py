@@ -77,29 +77,29 @@ def judged_after_five_kills(
     return truth, runs
 
 
-def test_parquet(year: Halves, cluster: Cluster, tmp_path: Path) -> None:
+def test_parquet_holds_each_row_that_was_kept_once(year: Halves, cluster: Cluster, tmp_path: Path) -> None:
     truth, _ = judged_after_five_kills(tmp_path, year, cluster, "parquet")
     truth.check_rows(read_parquet(tmp_path))
 
 
-def test_delta_merged_by_key_with_deletes(year: Halves, cluster: Cluster, tmp_path: Path) -> None:
+def test_delta_holds_the_newest_row_of_each_key(year: Halves, cluster: Cluster, tmp_path: Path) -> None:
     truth, _ = judged_after_five_kills(tmp_path, year, cluster, "delta")
     truth.check_newest(read_delta(tmp_path))
 
 
-def test_postgres(year: Halves, cluster: Cluster, tmp_path: Path) -> None:
+def test_postgres_holds_each_row_that_was_kept_once(year: Halves, cluster: Cluster, tmp_path: Path) -> None:
     with running_postgres() as url:
         truth, _ = judged_after_five_kills(tmp_path, year, cluster, "postgres", postgres=url)
         truth.check_rows(truth.register("flights", read_postgres(url)))
 
 
-def test_iceberg(year: Halves, tmp_path: Path) -> None:
+def test_iceberg_holds_each_row_that_was_kept_once(year: Halves, tmp_path: Path) -> None:
     packages = directory_of(ICEBERG_SPARK)
     with running_cluster(tmp_path, packages=packages) as cluster:
         truth, _ = judged_after_five_kills(tmp_path, year, cluster, "iceberg")
     truth.check_rows(read_iceberg(tmp_path))
 
 
-def test_iceberg_without_its_connector(year: Halves, cluster: Cluster, tmp_path: Path) -> None:
+def test_small_iceberg_holds_each_row_that_was_kept_once(year: Halves, cluster: Cluster, tmp_path: Path) -> None:
     truth, _ = judged_after_five_kills(tmp_path, year, cluster, "small_iceberg")
     truth.check_rows(read_iceberg(tmp_path))
