@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -99,29 +100,34 @@ def test_events_tell_the_life_of_a_job(remote: Remote, queue: str):
     with remote.start("tail", queue, "--events", "--json") as child, remote.start("tail", queue, "--events") as plain:
         until_connected(child)
         until_connected(plain)
-        seen = claims_until_seen(remote, queue, child)
-        assert (seen["event"], seen["topic"]) == ("claimed", queue)
+        seen, words = claims_until_seen(remote, queue, child, plain)
+        assert json.loads(seen)["topic"] == queue
+        assert {json.loads(seen)["event"], words.split()[2]} <= {"claimed", "released"}
         remote.ok("ack", queue, 1)
         assert child.stdout is not None
         assert plain.stdout is not None
         rows = iter(lambda: json.loads(child.stdout.readline())["event"], "acked")  # type: ignore[union-attr]
         assert set(rows) <= {"claimed", "released", "extended"}
-        words = iter(lambda: plain.stdout.readline().split()[2], "acked")  # type: ignore[union-attr]
-        assert set(words) <= {"claimed", "released", "extended"}
+        told = iter(lambda: plain.stdout.readline().split()[2], "acked")  # type: ignore[union-attr]
+        assert set(told) <= {"claimed", "released", "extended"}
         assert stop(child) == ""
         assert stop(plain) == ""
 
 
-def claims_until_seen(remote: Remote, queue: str, child: subprocess.Popen[str]) -> dict[str, object]:
-    """Claim and give back until the stream, which begins at some moment, tells of it; the job is held at the end."""
+def claims_until_seen(remote: Remote, queue: str, *children: subprocess.Popen[str]) -> list[str]:
+    """Claim and give back until each stream, which begins at some moment, tells of it; the job is held at the end.
+    Returns the first line of each.
+    """
     import select
 
-    assert child.stdout is not None
+    lines = dict[IO[str], str]()
+    streams = [child.stdout for child in children if child.stdout is not None]
     for _ in range(200):
         remote.ok("claim", queue)
-        if select.select([child.stdout], [], [], 0.2)[0]:
-            found: dict[str, object] = json.loads(child.stdout.readline())
-            return found
+        for stream in select.select([stream for stream in streams if stream not in lines], [], [], 0.2)[0]:
+            lines[stream] = stream.readline()
+        if len(lines) == len(children):
+            return [lines[stream] for stream in streams]
         remote.ok("nack", queue, 1)
     raise AssertionError("no event came")
 
