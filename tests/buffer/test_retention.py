@@ -146,17 +146,67 @@ async def test_a_retention_that_is_raised_in_the_middle_of_a_pass_holds_it_back(
     assert await consumed(days.sim, group="replay") == [b"a"]
 
 
-async def test_a_young_batch_in_front_of_old_ones_stays_also_where_runs_hold_them(days: Days):
-    """Producers' clocks differ: what follows a young batch stays with it."""
-    small = quick(run_entries=4)
-    old = ManualClock(wall_ms=days.sim.clock_ms - DAY_MS)
-    await days.put(*[b"young"] * 4, settings=quick(run_entries=4, retain_for_ms=HOUR_MS))
-    async with Producer(days.sim, settings=small, clock=old) as producer:
-        for _ in range(8):
-            await (await producer.produce([b"old"])).durable()
+@pytest.mark.parametrize("off_ms", [-30 * DAY_MS, 30 * DAY_MS])
+async def test_a_producer_s_wrong_clock_changes_no_batch_s_retention(days: Days, off_ms: int):
+    """Naive: a clock that is ahead keeps all that follows its batch, and of one that is behind a batch goes early."""
+    wrong = ManualClock(wall_ms=days.sim.clock_ms + off_ms)
+    settings = quick(run_entries=8, checkpoint_deltas=8, free_deltas=8, grace_ms=HOUR_MS)
+    await days.put(b"-", settings=quick(retain_for_ms=DAY_MS, grace_ms=HOUR_MS))
+    collector, put_ms = Collector(days.sim, settings=settings), [days.sim.clock_ms]
+    for hour in range(72):
+        await days.put(b"right %d" % hour, settings=settings)
+        async with Producer(days.sim, settings=settings, clock=wrong) as producer:
+            await (await producer.produce([b"wrong %d" % hour])).durable()
+        await days.job("g")
+        await collector.run_once()
+        put_ms += [days.sim.clock_ms] * 2
+        young_ms = [ms for ms in put_ms if ms >= days.sim.clock_ms - DAY_MS]
+        stored_ms = sorted(ms for key, (_, ms) in days.sim.objects.items() if key.startswith("data/"))
+        assert stored_ms[-len(young_ms) :] == young_ms
+        assert len(stored_ms) < len(young_ms) + settings.run_entries, "batches go with their run at the latest"
+        state = await folded(days.sim)
+        assert state.next_seq - state.first_seq == len(young_ms)
+        days.pass_(HOUR_MS)
+        wrong.advance(HOUR_MS)
+    await collector.close()
+
+
+async def test_batches_of_a_clock_that_is_behind_are_kept_for_the_whole_retention(days: Days):
+    """Naive: they are older than the retention from the start, and go with the first pass."""
+    behind = ManualClock(wall_ms=days.sim.clock_ms - 30 * DAY_MS)
+    async with Producer(days.sim, settings=quick(retain_for_ms=DAY_MS), clock=behind) as producer:
+        await (await producer.produce([b"a"])).durable()
     await days.job("g")
-    assert len((await folded(days.sim)).runs) > 1
+    days.pass_(DAY_MS)
     assert (await days.collect()).trimmed == 0
+    assert await consumed(days.sim, group="replay") == [b"a"]
+    await days.job("replay")
+    days.pass_(1)
+    assert (await days.collect()).trimmed == 1
+
+
+async def test_a_pass_asks_for_the_times_of_those_batches_only_that_it_has_not_listed(days: Days):
+    settings = quick(retain_for_ms=DAY_MS, collect_objects_max=20)
+    await days.put(*[b"%d" % number for number in range(100)], settings=settings)
+    await days.job("g")
+    collector, heads = Collector(days.sim, settings=settings), list[int]()
+
+    async def run_once() -> int:
+        before = days.sim.count("head", "data/")
+        days.pass_(1)
+        trimmed = (await collector.run_once()).trimmed
+        heads.append(days.sim.count("head", "data/") - before)
+        return trimmed
+
+    assert [await run_once() for _ in range(3)] == [0, 0, 0]
+    days.pass_(DAY_MS + 1)
+    assert [await run_once() for _ in range(6)] == [20, 20, 20, 20, 20, 0]
+    assert heads == [0] * 9, "each pass lists what it deletes, which it would without a retention, too"
+    await days.put(*[b"%d" % number for number in range(3)], settings=settings)
+    await days.job("g")
+    assert await run_once() == 0
+    assert heads[-1] <= 1
+    await collector.close()
 
 
 async def test_a_dry_run_raises_nothing(days: Days):

@@ -98,7 +98,7 @@ class BufferSettings(msgspec.Struct, frozen=True, kw_only=True):
     grace_ms: int = 3_600_000
     """Age, by the store's clock, below which no object is deleted."""
     retain_for_ms: int = 0
-    """The least time that the buffer keeps a batch after its last entry, for replays; it is stored in the manifest. A
+    """The least time that the buffer keeps a batch after it was stored, for replays; it is stored in the manifest. A
     new buffer gets it; an opener that asks for more than an older buffer keeps raises that, and none lowers it."""
     forget_producer_ms: int = 86_400_000
     """Silence after which a producer's record may be removed, if its last batch was voided."""

@@ -138,16 +138,19 @@ class RetryingStore:
         except ObjectMissing:
             return None
 
+    async def head(self, key: str) -> ObjectInfo:
+        return await self.repeat(lambda: self.store.head(key))
+
     async def exists(self, key: str) -> bool:
         try:
-            await self.repeat(lambda: self.store.head(key))
+            await self.head(key)
         except ObjectMissing:
             return False
         return True
 
     async def age_ms(self, key: str) -> int:
         """Return how long ago the object was stored, by the store's own clock. Raises ObjectMissing."""
-        stored = await self.repeat(lambda: self.store.head(key))
+        stored = await self.head(key)
         return await self.repeat(self.store.now_ms) - stored.modified_ms
 
     async def list_objects(self, prefix: str, start_after: str | None = None) -> AsyncGenerator[ObjectInfo]:

@@ -9,74 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
+from collections.abc import Callable
 
 import msgspec
 
+from tenure.buffer.collecting.backlog import Backlog
 from tenure.buffer.collecting.retention import Kept, first_needed, first_unacknowledged, kept_for
+from tenure.buffer.manifest.catalog import Catalog
 from tenure.buffer.manifest.format import Floor, Op, State, Trim, Void, decode
 from tenure.buffer.manifest.journal import Journal
-from tenure.buffer.manifest.keys import BATCH, CHECKPOINT, DELTA, RUN, freed_key, successor
+from tenure.buffer.manifest.keys import CHECKPOINT, DELTA, RUN, freed_key, successor
 from tenure.buffer.settings import BufferSettings
 from tenure.clock import Clock
 from tenure.errors import LeaseLost, TenureError
-from tenure.objects.retrying import RetryingStore
 from tenure.objects.store import ObjectInfo, ObjectStore
 
-__all__ = ["BackgroundCollector", "Backlog", "Collected", "Collector"]
-
-_LISTED_MS_MAX = 600_000
-"""The age after which a listing is made again."""
-
-
-class Backlog:
-    """Up to ``objects_max`` of the oldest objects below ``data/``, in order of name."""
-
-    def __init__(self, retrying: RetryingStore, *, objects_max: int) -> None:
-        self._retrying = retrying
-        self._objects_max = objects_max
-        self._batches: deque[ObjectInfo] = deque()
-        self._listed_ms = 0
-        self.foreign: list[str] = []
-        """Files that are not the buffer's."""
-
-    @property
-    def is_blocked(self) -> bool:
-        """Return whether a listing ended at too many files that are not the buffer's."""
-        return len(self.foreign) > self._objects_max
-
-    async def oldest(self, now_ms: int) -> AsyncIterator[ObjectInfo]:
-        """Yield the batches that were listed and not dropped, oldest first; then list further ones, if wanted."""
-        if now_ms - self._listed_ms > _LISTED_MS_MAX:
-            self._batches.clear()
-        for info in list(self._batches):
-            yield info
-        for info in await self._list_on(now_ms):
-            yield info
-
-    def drop(self, count: int) -> None:
-        """Remove the first ``count``: they are deleted."""
-        for _ in range(count):
-            self._batches.popleft()
-
-    async def _list_on(self, now_ms: int) -> list[ObjectInfo]:
-        """List after the last batch that is kept, or from the beginning where there is none."""
-        if not self._batches:
-            self._listed_ms, self.foreign = now_ms, []
-        last, found = self._batches[-1].key if self._batches else None, list[ObjectInfo]()
-        async with aclosing(self._retrying.list_objects("data/", last)) as listed:
-            async for info in listed:
-                if BATCH.fullmatch(info.key):
-                    found.append(info)
-                else:
-                    self.foreign.append(info.key)
-                if len(self._batches) + len(found) > self._objects_max or self.is_blocked:
-                    break
-        self._batches += found
-        return found
-
+__all__ = ["BackgroundCollector", "Collected", "Collector"]
 
 log = logging.getLogger("tenure.buffer")
 
@@ -130,6 +78,7 @@ class Collector:
     def _begin(self, journal: Journal, guard: Callable[[State], None], *, opened: bool) -> None:
         self._journal, self._guard, self._opened = journal, guard, opened
         self._backlog = Backlog(journal.retrying, objects_max=journal.settings.collect_objects_max)
+        self._catalog = Catalog(journal)
 
     async def run_once(self, *, dry_run: bool = False) -> Collected:
         """Make one pass. Raises Corrupt where the manifest is missing or unreadable, with nothing deleted."""
@@ -160,7 +109,7 @@ class Collector:
         Return the first sequence that stays.
         """
         state = self._journal.state
-        target = await first_needed(self._journal, now_ms)
+        target = await first_needed(self._journal, self._catalog, self._backlog, now_ms)
         report.trimmed = target - state.first_seq
         if dry_run or report.trimmed == 0:
             return target

@@ -1,8 +1,8 @@
 """Retention: how long a buffer keeps its batches, and for which groups. The same for every collector.
 
-The manifest holds the retention. A batch stays while a group has not acknowledged it, and for the retention after its
-last entry was produced, by its producer's clock. While a buffer has no group, it keeps everything: what will be needed
-is not known.
+The manifest holds the retention. A batch stays while a group has not acknowledged it, and for the retention after it
+was stored, by the store's clock: that is right after its last entry was produced, and no producer's clock can be wrong
+about it. While a buffer has no group, it keeps everything: what will be needed is not known.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from tenure.buffer.collecting.backlog import Backlog
 from tenure.buffer.manifest import decide
 from tenure.buffer.manifest.catalog import Catalog
 from tenure.buffer.manifest.format import Op, State
@@ -52,18 +53,19 @@ def first_unacknowledged(state: State) -> int:
     return min((group.next_seq for group in state.groups.values()), default=state.first_seq)
 
 
-async def first_needed(journal: Journal, now_ms: int) -> int:
-    """Return the first sequence to keep: not acknowledged by all groups, or younger than the retention."""
+async def first_needed(journal: Journal, catalog: Catalog, backlog: Backlog, now_ms: int) -> int:
+    """Return the first sequence to keep: not acknowledged by all groups, or younger than the retention.
+
+    Looks at the batches that are due and one more, ``collect_objects_max`` at most: a pass deletes no more than that. A
+    batch that is gone from the store keeps nothing.
+    """
     state, acked = journal.state, first_unacknowledged(journal.state)
     if state.retain_for_ms == 0:
         return acked
     young_ms, seq = now_ms - state.retain_for_ms, state.first_seq
-    for run in state.runs:  # whole runs first, without reading them
-        if run.last_ms >= young_ms or run.end_seq > acked:
-            break
-        seq = run.end_seq
-    async for descriptor in Catalog(journal).walk(seq, acked):
-        if descriptor.last_ms >= young_ms:
+    async for descriptor in catalog.walk(seq, min(acked, seq + journal.settings.collect_objects_max)):
+        stored_ms = await backlog.stored_ms(descriptor.location, now_ms)
+        if stored_ms is not None and stored_ms >= young_ms:
             break
         seq = descriptor.seq + 1
     return seq

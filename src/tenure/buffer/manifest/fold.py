@@ -124,6 +124,7 @@ def _append(state: State, entry: Entry, delta: Delta) -> None:
         _refuse(delta, f"batch {entry.name} is void")
     newest = entry.name if before is None else max(entry.name, before.newest_name)
     state.producers.remember(entry.producer, ProducerRecord(entry.ordinal, newest, delta.ts_ms, entry.name))
+    state.newest_name = max(state.newest_name, entry.name)
     state.tail.append(entry)
     state.next_seq += 1
     state.entries_total += entry.entries

@@ -165,7 +165,7 @@ class Forget(msgspec.Struct, frozen=True, tag="forget"):
 
 
 class Retain(msgspec.Struct, frozen=True, tag="retain"):
-    """A change of the retention: each batch stays this long after its last entry was produced, for every collector."""
+    """A change of the retention: each batch stays this long after it was stored, for every collector."""
 
     retain_for_ms: int
 
@@ -257,6 +257,7 @@ class State(msgspec.Struct):
     floor: int = 0
     checkpoint: int = -1
     retain_for_ms: int = 0
+    newest_name: str = ""
     requests: Requests | None = None
     groups: dict[str, Group] = {}
     producers: Producers = msgspec.field(default_factory=Producers)

@@ -100,8 +100,13 @@ class Uploader:
         self._ready.set()
 
     async def _upload(self, batch: PendingBatch) -> None:
-        """Store the bytes under a new name. Whatever became of a failed upload: no commit will ever refer to it."""
-        name = self._names.next(self._journal.clock.wall_ms(), above=self._journal.state.void)
+        """Store the bytes under a new name. Whatever became of a failed upload: no commit will ever refer to it.
+
+        The name is above every one in the manifest, of any producer. So names rise as batches are committed, whichever
+        clock is wrong, and the collector, which deletes in the order of names, is held up by none.
+        """
+        state = self._journal.state
+        name = self._names.next(self._journal.clock.wall_ms(), above=max(state.void, state.newest_name))
         try:
             await self._journal.retrying.within(batch.time).create_own(batch_key(name), batch.data)
         except OutcomeUnknown as error:
