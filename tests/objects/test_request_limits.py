@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 
@@ -24,14 +25,22 @@ class Server:
         self.answer_after_s: float | None = None
         self.ended = asyncio.Semaphore(0)
         self.port = 0
+        self._serving: dict[asyncio.Task[None] | None, asyncio.StreamWriter] = {}
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._serving[asyncio.current_task()] = writer
         if self.answer_after_s is not None:
             asyncio.get_running_loop().call_later(self.answer_after_s, writer.write, ANSWER)
-        while await reader.read(1 << 16):
-            pass
+        with suppress(ConnectionError):
+            while await reader.read(1 << 16):
+                pass
         self.ended.release()
-        writer.close()
+        writer.transport.abort()
+
+    async def end(self) -> None:
+        for writer in self._serving.values():
+            writer.transport.abort()
+        await asyncio.gather(*(task for task in self._serving if task is not None))
 
     def url(self) -> str:
         return f"s3://bucket/prefix?endpoint=http://127.0.0.1:{self.port}&skip_signature=true&region=here"
@@ -47,6 +56,7 @@ async def server() -> AsyncIterator[Server]:
     server.port = listening.sockets[0].getsockname()[1]
     yield server
     listening.close()
+    await server.end()
 
 
 async def test_a_request_without_an_answer_is_cut_off_with_its_connection(server: Server):
