@@ -97,7 +97,19 @@ def test_each_step_says_what_it_added_or_took(spark: SparkSession, home: Path, f
 
 def test_a_step_that_does_not_read_all_it_gets_is_no_alarm(spark: SparkSession, home: Path, filled: Filled) -> None:
     url = filled([order(n, 1) for n in range(50)], [b"no"])
+    shuffled = '[[step]]\nsql = "SELECT * FROM input WHERE rand() < 0.5 OR _index = 0"\n'
     limited = SIMPLE + '[[step]]\nsql = "SELECT * FROM input LIMIT 3"\n' + INTO_FILES
+    some = ran(
+        spark,
+        written(
+            home,
+            url,
+            limited.replace("[sink]", shuffled + "[sink]")
+            .replace('"orders"', '"some"')
+            .replace("tables/orders", "some"),
+        ),
+    ).figures
+    assert some.entries == 51
     found = ran(spark, written(home, url, limited)).figures
     assert (found.entries, found.malformed, found.rows) == (51, 1, 3)
     nothing = (

@@ -58,9 +58,10 @@ class BalancedWrite:
 
     def _settle(self, commit: Commit, stored: int | None, *, published: bool) -> None:
         account = self._account(stored)
-        if next(account.differences(), None) is not None:
-            self._counting.recount()
-            account = self._account(stored)
+        for only in (_DECODED, None):
+            if next(account.differences(), None) is not None:
+                self._counting.recount(only)
+                account = self._account(stored)
         demand_balance(account, commit, published=published)
 
     def _account(self, stored: int | None) -> Account:

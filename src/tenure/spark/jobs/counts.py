@@ -92,10 +92,10 @@ class Counting:
         """Forget what was observed: it is another action's."""
         self._found |= {name: None for name, place in self._places.items() if not place.is_exact}
 
-    def recount(self) -> None:
+    def recount(self, only: str | None = None) -> None:
         """Count again what was observed, by queries of their own; what they cannot count is not known."""
         for name, place in self._places.items():
-            if place.is_exact:
+            if place.is_exact or only not in (None, name):
                 continue
             try:
                 self._found[name] = count_now(place.rows, place.figures)
