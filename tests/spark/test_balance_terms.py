@@ -8,6 +8,7 @@ from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Conflict
 from tenure.spark.jobs.balance import Account, Stage, demand_balance
 from tenure.spark.jobs.counts import counted_once
+from tenure.spark.pipeline.rows.figures import Change, Figures
 
 COMMIT = Commit("b", "orders", 3, 7, 1)
 
@@ -82,3 +83,17 @@ def test_a_partition_that_was_counted_twice_makes_the_count_unknown() -> None:
 def test_a_plan_that_ran_twice_counted_each_row_twice() -> None:
     assert counted_once({"rows": 10, "bad": 2}, [0, 1, 1, 0]) == {"rows": 5, "bad": 1}
     assert counted_once({"rows": 11}, [0, 1, 1, 0]) is None
+
+
+def test_the_figures_of_ranges_add_up_and_what_one_does_not_know_the_sum_does_not() -> None:
+    total = Figures(duplicates=0)
+    stages = Figures.changes((Stage("step 1", 10, 12), Stage("deduplicate", 12, 11)))
+    total.add(Figures(entries=10, rows=11, duplicates=1, failed={"sane": 0}, stages=stages))
+    total.add(Figures(entries=5, rows=4, duplicates=1, failed={"sane": 2}, stages=stages, unchecked=["rows"]))
+    assert (total.entries, total.rows, total.duplicates, total.failed) == (15, 15, 2, {"sane": 2})
+    assert total.stages == {"step 1": Change(20, 24), "deduplicate": Change(24, 22)}
+    unknown = {"step 1": Change(3, None)}
+    total.add(Figures(entries=3, rows=3, malformed=None, failed={"sane": None}, stages=unknown, unchecked=["rows"]))
+    total.add(Figures(entries=1, rows=1, malformed=0, failed={"sane": 1}))
+    assert (total.entries, total.malformed, total.duplicates, total.failed) == (19, None, None, {"sane": None})
+    assert (total.stages["step 1"], total.unchecked) == (Change(23, None), ["rows"])
