@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Conflict
 from tenure.spark.jobs.balance import Account, Stage, demand_balance
+from tenure.spark.jobs.balanced import BalancedWrite
 from tenure.spark.jobs.counts import counted_once
 from tenure.spark.pipeline.rows.figures import Change, Figures
+from tenure.spark.sinks.protocol import Needs, about_to_publish
 
 COMMIT = Commit("b", "orders", 3, 7, 1)
 
@@ -83,6 +87,52 @@ def test_a_partition_that_was_counted_twice_makes_the_count_unknown() -> None:
 def test_a_plan_that_ran_twice_counted_each_row_twice() -> None:
     assert counted_once({"rows": 10, "bad": 2}, [0, 1, 1, 0]) == {"rows": 5, "bad": 1}
     assert counted_once({"rows": 11}, [0, 1, 1, 0]) is None
+
+
+class Table:
+    """A table that stores so many rows; ``early`` where it counts them before its commit."""
+
+    name, schema_version = "table", 1
+
+    def __init__(self, stored: int | None, *, early: bool, merges: bool = False) -> None:
+        self._stored, self._early, self.merges = stored, early, merges
+        self.committed = False
+
+    def needs(self, spark_version: tuple[int, int]) -> Needs:
+        return Needs()
+
+    def last_committed(self, spark: Any, buffer: str) -> int | None:
+        return None
+
+    def write(self, frame: Any, commit: Commit) -> int | None:
+        if self._early and self._stored is not None:
+            about_to_publish(self._stored)
+        self.committed = True
+        return self._stored
+
+
+def stored_by(table: Table, entries: int | None = 10) -> None:
+    BalancedWrite(table, cast(Any, None), entries=entries, transform=None).store(COMMIT)
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_table_that_counts_before_its_commit_commits_nothing_that_does_not_balance(early: bool) -> None:
+    table = Table(9, early=early)
+    with pytest.raises(Conflict) as caught:
+        stored_by(table)
+    assert (caught.value.code, caught.value.detail["published"], table.committed) == (
+        "unbalanced",
+        not early,
+        not early,
+    )
+    about_to_publish(1)  # outside of a write there is nobody to ask
+
+
+def test_a_table_that_does_not_count_or_replaces_rows_by_key_is_not_compared() -> None:
+    for table in (Table(None, early=False), Table(3, early=True, merges=True), Table(10, early=True)):
+        stored_by(table)
+        assert table.committed
+    stored_by(Table(9, early=True), entries=None)
 
 
 def test_the_figures_of_ranges_add_up_and_what_one_does_not_know_the_sum_does_not() -> None:
