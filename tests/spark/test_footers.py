@@ -150,7 +150,7 @@ def test_arrow_comes_in_slices_of_so_many_rows_and_bytes(store: SimStore):
 
 def test_columns_that_nobody_asked_for_are_neither_made_nor_counted(store: SimStore):
     (found,) = asyncio.run(filled(store, [([b"x"] * 1_000, b"m" * 500)]))
-    (rows,) = to_arrow(fetched(store, found), columns=("entry", "index"), bytes_max=100_000)
+    (rows,) = to_arrow(fetched(store, found), schema=arrow_schema(("entry", "index")), bytes_max=100_000)
     assert rows.schema == arrow_schema(("entry", "index"))
     assert rows.to_pylist() == [{"entry": b"x", "index": index} for index in range(1_000)]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, ReadMinRows
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StructField, StructType
 
@@ -317,17 +318,23 @@ def test_a_buffer_that_is_not_there_is_named(tmp_path: Path, opened: Any):
 
 
 def test_the_columns_are_those_of_a_batch_job():
-    assert BufferSource({"path": "file:///x"}).schema().names == ["seq", "index", "ingestion_time", "metadata", "entry"]
+    schema = BufferSource({"path": "file:///x"}).schema()
+    assert schema.names == ["seq", "index", "ingestion_time", "metadata", "entry"]
+    assert not any(field.nullable for field in schema), "Spark would look for nulls in every row"
 
 
-def test_a_schema_names_the_columns_that_tasks_make(filled: Filled, readers: list[BufferStreamReader]):
+@pytest.mark.parametrize("nullable", [True, False])
+def test_a_schema_names_the_columns_that_tasks_make(filled: Filled, readers: list[BufferStreamReader], nullable: bool):
     source = BufferSource({"path": filled(*BATCHES), "pollMs": "1"})
-    all_columns = {field.name: field for field in source.schema()}
-    reader = source.streamReader(StructType([all_columns["entry"], all_columns["seq"]]))
+    kinds = {field.name: field.dataType for field in source.schema()}
+    asked = StructType([StructField(name, kinds[name], nullable) for name in ("entry", "seq")])
+    reader = source.streamReader(asked)
     readers.append(reader)
     start = reader.initialOffset()
     (partition,) = reader.partitions(start, step(reader, start))
-    rows = [row for batch in pickle.loads(pickle.dumps(reader)).read(partition) for row in batch.to_pylist()]
+    batches = list(pickle.loads(pickle.dumps(reader)).read(partition))
+    assert {batch.schema for batch in batches} == {to_arrow_schema(asked, timezone="UTC")}, "Spark takes no other"
+    rows = [row for batch in batches for row in batch.to_pylist()]
     assert rows == [{"entry": entry, "seq": seq} for seq, entries in enumerate(BATCHES) for entry in entries]
 
 

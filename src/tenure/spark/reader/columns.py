@@ -36,16 +36,16 @@ def arrow_schema(columns: Sequence[str] = RAW) -> pa.Schema:
     return pa.schema([pa.field(name, kinds[name]) for name in columns])
 
 
-def spark_schema() -> StructType:
-    """Return the columns as Spark's schema."""
+def spark_schema(*, nullable: bool = True) -> StructType:
+    """Return the columns as Spark's schema; a frame that is declared not nullable costs Spark no look for nulls."""
     from pyspark.sql.types import BinaryType, LongType, StructField, StructType, TimestampType
 
     kinds = (LongType(), LongType(), TimestampType(), BinaryType(), BinaryType())
-    return StructType([StructField(name, kind) for name, kind in zip(RAW, kinds, strict=True)])
+    return StructType([StructField(name, kind, nullable) for name, kind in zip(RAW, kinds, strict=True)])
 
 
-def asked_columns(schema: StructType) -> tuple[str, ...]:
-    """Return the names in a schema given to a reader: some of the columns, in any order, each of its own type.
+def asked_columns(schema: StructType) -> pa.Schema:
+    """Return Arrow's schema for one given to a reader: some of the columns, in any order, each of its own type.
 
     Raises Invalid (``bad_columns``) for any other.
     """
@@ -60,20 +60,25 @@ def asked_columns(schema: StructType) -> tuple[str, ...]:
             )
     if not schema.names or len(set(schema.names)) < len(schema.names):
         raise Invalid("a schema names at least one column of a buffer, and each once", code="bad_columns")
-    return tuple(schema.names)
+    return pa.schema(
+        [known.with_nullable(field.nullable) for known, field in zip(arrow_schema(schema.names), schema, strict=True)]
+    )
 
 
 def to_arrow(
-    batch: Batch, *, columns: Sequence[str] = RAW, rows_max: int = 10_000, bytes_max: int = 16 << 20
+    batch: Batch, *, schema: pa.Schema | None = None, rows_max: int = 4_000, bytes_max: int = 16 << 20
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batch's rows in record batches of at most this many rows and bytes, one row at least.
 
+    ``schema`` is one of ``asked_columns``; by default it has all columns. Of rows of a few hundred bytes so many fit in
+    the caches of a core, from which Spark takes them one by one.
+
     A call's metadata is repeated on each of its rows, so it counts with every one of them, where it is asked for.
     """
-    schema = arrow_schema(columns)
+    schema = arrow_schema() if schema is None else schema
     makers = _makers(batch)
-    for start, end in _slices(_sizes(batch, columns), rows_max=rows_max, bytes_max=bytes_max):
-        arrays = [makers[name](start, end - start) for name in columns]
+    for start, end in _slices(_sizes(batch, schema.names), rows_max=rows_max, bytes_max=bytes_max):
+        arrays = [makers[name](start, end - start) for name in schema.names]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

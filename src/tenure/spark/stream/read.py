@@ -33,9 +33,9 @@ log = logging.getLogger(__name__)
 
 
 def record_batches(
-    url: str, descriptors: Sequence[Descriptor], *, columns: Sequence[str], group: str, skip_lost: bool
+    url: str, descriptors: Sequence[Descriptor], *, schema: pa.Schema, group: str, skip_lost: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of these batches, in order, with these columns.
+    """Yield the rows of these batches, in order, with the columns of this schema.
 
     Raises Corrupt for a batch that is gone or damaged, unless the group has given it up: then it is left out. With
     ``skip_lost`` any such batch is left out, on the record: as ``quarantine/<seq>-<group>.json`` beside the manifest,
@@ -44,7 +44,7 @@ def record_batches(
     for descriptor, fetched in prefetch(FetchHandle(url), descriptors):
         batch = _take(fetched, descriptor, url=url, group=group, skip_lost=skip_lost)
         if batch is not None:
-            yield from to_arrow(batch, columns=columns)
+            yield from to_arrow(batch, schema=schema)
 
 
 def _take(fetched: Future[Batch], descriptor: Descriptor, *, url: str, group: str, skip_lost: bool) -> Batch | None:

@@ -46,7 +46,8 @@ class BufferSource(DataSource):
         return "tenure-buffer"
 
     def schema(self) -> StructType:
-        return spark_schema()
+        """Return all columns. None is ever null, and to say so saves Spark a look at each value of each row."""
+        return spark_schema(nullable=False)
 
     def streamReader(self, schema: StructType) -> BufferStreamReader:  # noqa: N802 - Spark's name
         """Return the reader. Raises Invalid (``bad_columns``) for a schema that names other columns than a buffer's."""
@@ -60,9 +61,9 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     nothing.
     """
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         self._options = options
-        self._columns = columns
+        self._schema = schema
         self._opened: Plan | None = None
         self._target: int | None = None  # where AvailableNow ends
         self._end = 0  # the first sequence that is not there yet, by the last read
@@ -70,8 +71,8 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._waiting: tuple[int, float] | None = None  # what waits for minEntriesPerTrigger, and since when
         self._planned: Planned | None = None  # what latestOffset cut last, for partitions
 
-    def __reduce__(self) -> tuple[type[BufferStreamReader], tuple[SourceOptions, tuple[str, ...]]]:
-        return BufferStreamReader, (self._options, self._columns)
+    def __reduce__(self) -> tuple[type[BufferStreamReader], tuple[SourceOptions, pa.Schema]]:
+        return BufferStreamReader, (self._options, self._schema)
 
     # Where the stream stands
 
@@ -155,7 +156,7 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return record_batches(
             self._options.url,
             msgspec.msgpack.decode(partition.value, type=list[Descriptor]),
-            columns=self._columns,
+            schema=self._schema,
             group=self._options.group,
             skip_lost=not self._options.fail_on_data_loss,
         )
