@@ -33,9 +33,8 @@ def read_iceberg(home: Path) -> str:
 def read_postgres(url: str) -> pa.Table:
     import psycopg
 
-    query = "SELECT *, plan->>'hour' AS hour FROM flights"
     with psycopg.connect(url) as connection:
-        cursor = connection.execute(query)
+        cursor = connection.execute("SELECT * FROM flights")
         assert cursor.description is not None
         names = [column.name for column in cursor.description]
         return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in cursor])

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tenure.buffer.blocking import Producer
+from tenure.spark.pipeline.notes.history import runs_of
 from tests.spark.crash_cluster import Cluster, running_cluster
 from tests.spark.flights.data_set import real_flights
 from tests.spark.flights.events import write_events
@@ -21,6 +22,7 @@ from tests.spark.flights.runs import Runs
 from tests.spark.flights.tables import read_delta, read_iceberg, read_parquet, read_postgres
 from tests.spark.flights.truth import Truth
 from tests.spark.pg import running_postgres
+from tests.spark.pipeline_case import balances
 from tools.sparks import directory_of
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(7_200)]
@@ -47,9 +49,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield found
 
 
-def judged_after_five_kills(
-    home: Path, year: Halves, cluster: Cluster, sink: str, *, postgres: str = ""
-) -> tuple[Truth, Runs]:
+def judged_after_five_kills(home: Path, year: Halves, cluster: Cluster, sink: str, *, postgres: str = "") -> Truth:
     """Bring the year into a table, under kills; return what must be in it."""
     url = (home / "buffer").as_uri()
     file = write_pipeline(home, sink, buffer=url, entries_max=PER_RANGE, postgres=postgres)
@@ -70,36 +70,38 @@ def judged_after_five_kills(
     assert runs.run()["state"] == "done"
     assert runs.run()["ranges"] == runs.lag() == 0
     assert runs.kills == 5
-    truth = Truth(home, url, [path for half in year for path in half])
+    for run in runs_of(url, "flights"):
+        balances(run, unchecked=tuple(run.figures.unchecked))  # a run that was killed between two tables lacks counts
+    truth = Truth(home, url, [path for half in year for path in half], refuses_nul=bool(postgres))
     truth.check_buffer()
     truth.check_quarantine()
     print(sink, truth.check_balance())
-    return truth, runs
+    return truth
 
 
 def test_parquet_holds_each_row_that_was_kept_once(year: Halves, cluster: Cluster, tmp_path: Path) -> None:
-    truth, _ = judged_after_five_kills(tmp_path, year, cluster, "parquet")
+    truth = judged_after_five_kills(tmp_path, year, cluster, "parquet")
     truth.check_rows(read_parquet(tmp_path))
 
 
 def test_delta_holds_the_newest_row_of_each_key(year: Halves, cluster: Cluster, tmp_path: Path) -> None:
-    truth, _ = judged_after_five_kills(tmp_path, year, cluster, "delta")
+    truth = judged_after_five_kills(tmp_path, year, cluster, "delta")
     truth.check_newest(read_delta(tmp_path))
 
 
 def test_postgres_holds_each_row_that_was_kept_once(year: Halves, cluster: Cluster, tmp_path: Path) -> None:
     with running_postgres() as url:
-        truth, _ = judged_after_five_kills(tmp_path, year, cluster, "postgres", postgres=url)
+        truth = judged_after_five_kills(tmp_path, year, cluster, "postgres", postgres=url)
         truth.check_rows(truth.register("flights", read_postgres(url)))
 
 
 def test_iceberg_holds_each_row_that_was_kept_once(year: Halves, tmp_path: Path) -> None:
     packages = directory_of(ICEBERG_SPARK)
     with running_cluster(tmp_path, packages=packages) as cluster:
-        truth, _ = judged_after_five_kills(tmp_path, year, cluster, "iceberg")
+        truth = judged_after_five_kills(tmp_path, year, cluster, "iceberg")
     truth.check_rows(read_iceberg(tmp_path))
 
 
 def test_small_iceberg_holds_each_row_that_was_kept_once(year: Halves, cluster: Cluster, tmp_path: Path) -> None:
-    truth, _ = judged_after_five_kills(tmp_path, year, cluster, "small_iceberg")
+    truth = judged_after_five_kills(tmp_path, year, cluster, "small_iceberg")
     truth.check_rows(read_iceberg(tmp_path))

@@ -37,20 +37,25 @@ CREATE TABLE judged AS SELECT
     sound AND event.id IS NOT NULL AND row_number() OVER (
         PARTITION BY low, sound, event.id, event.rev ORDER BY seq DESC, index DESC) > 1 AS is_duplicate,
     coalesce(event.distance >= 4900, false) AS is_far,
+    {refuses_nul} AND contains(concat(event.tailnum, event.plan.gate), chr(0)) AS has_nul,
     CASE WHEN NOT sound THEN 'malformed'
-        WHEN event.id IS NULL OR event.dep_delay > 360 THEN concat_ws(', ',
+        WHEN event.id IS NULL OR event.dep_delay > 360 OR has_nul THEN concat_ws(', ',
             CASE WHEN event.id IS NULL THEN 'has-id' END,
             CASE WHEN event.dep_delay > 360 THEN 'in-time' END,
-            CASE WHEN is_far THEN 'near' END) END AS aside
+            CASE WHEN is_far THEN 'near' END,
+            CASE WHEN has_nul THEN 'no NUL' END) END AS aside
 FROM events JOIN ranges ON seq BETWEEN low AND high
 """
 _KEPT = "judged WHERE sound AND NOT is_duplicate AND aside IS NULL AND NOT is_far"
 
 
 class Truth:
-    """What the tables of a home must hold, by the lines of these files and by the ranges in which they were read."""
+    """What the tables of a home must hold, by the lines of these files and by the ranges in which they were read.
 
-    def __init__(self, home: Path, url: str, sent: Sequence[Path]) -> None:
+    With ``refuses_nul`` the table stores no text with a zero character: its row is set aside.
+    """
+
+    def __init__(self, home: Path, url: str, sent: Sequence[Path], *, refuses_nul: bool = False) -> None:
         self._home = home
         self._db = duckdb.connect()
         self._db.execute("SET TimeZone = 'UTC'")
@@ -61,7 +66,7 @@ class Truth:
         ranges = "SELECT DISTINCT low, high, passed + failed AS rows FROM read_parquet({})"
         self._db.execute(f"CREATE TABLE ranges AS {ranges.format(_list(files(home / 'tables/expectations')))}")
         self._db.execute(_EVENTS)
-        self._db.execute(_JUDGED)
+        self._db.execute(_JUDGED.format(refuses_nul=refuses_nul))
 
     def check_buffer(self) -> None:
         """The buffer has each line that was sent, as often as it was sent; each is in one range of the pipeline."""
