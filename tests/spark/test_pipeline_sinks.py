@@ -15,7 +15,9 @@ import pytest
 
 from tenure.buffer import Lag
 from tenure.client.client import Client
+from tenure.errors import Invalid
 from tenure.spark.pipeline import read_pipeline
+from tenure.spark.pipeline.file.sink import on_nul_of
 from tenure.spark.pipeline.runner.runner import backfill_pipeline
 from tenure.spark.pipeline.runner.topics import topic_lag
 from tests.kit.server import serving
@@ -108,6 +110,62 @@ def test_a_pipeline_into_postgres(
         return picked(read_postgres(spark, f"{database}#{table}"))
 
     is_once_in(spark, file, read, table="orders", other="orders_again")
+
+
+NOTES = """\
+[pipeline]
+name = "notes"
+[source]
+buffer = "{buffer}"
+[decode]
+schema = "notes.toml"
+{quarantine}
+[sink]
+kind = "postgres"
+url_env = "ORDERS_DB"
+table = "{table}"
+"""
+WITH_NUL = [b'{"id": 1, "tags": ["fine"]}', rb'{"id": 2, "tags": ["a", "b\u0000"]}', b'{"id": 3, "tags": []}']
+
+
+@pytest.mark.parametrize("quarantined", [True, False])
+def test_a_nul_in_an_entry_stops_no_pipeline_into_postgres(
+    spark: SparkSession,
+    home: Path,
+    filled: Filled,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    quarantined: bool,
+) -> None:
+    monkeypatch.setenv("ORDERS_DB", database)
+    (home / "notes.toml").write_text('[fields]\nid = "long"\ntags = ["string"]\n')
+    table = f"notes_{quarantined}".lower()
+    section = '[quarantine]\npath = "tables/aside"' if quarantined else ""
+    file = written(home, filled(WITH_NUL), NOTES.replace("{table}", table).replace("{quarantine}", section))
+    run = ran(spark, file)
+    stored = {row["id"]: row["tags"] for row in read_postgres(spark, f"{database}#{table}").collect()}
+    assert (run.state, run.figures.quarantined) == ("done", int(quarantined))
+    if quarantined:
+        assert stored.keys() == {1, 3}
+        aside = spark.read.parquet(str(home / "tables/aside")).select("reason", "entry").collect()
+        assert [tuple(row) for row in aside] == [("no NUL", WITH_NUL[1])]
+    else:
+        assert stored.keys() == {1, 2, 3}
+        assert "b\ufffd" in stored[2]
+
+
+def test_what_becomes_of_a_nul_is_checked_with_the_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORDERS_DB", "postgresql://etl@127.0.0.1/sales")
+    (home / "notes.toml").write_text('[fields]\nid = "long"\n')
+    text = NOTES.replace("{table}", "notes").replace("{quarantine}", "")
+    with pytest.raises(Invalid, match=r'on_nul = "quarantine" needs a \[quarantine\]'):
+        read_pipeline(written(home, "buffer", text + 'on_nul = "quarantine"\n'))
+    for choice in ("replace", "refuse"):
+        assert read_pipeline(written(home, "buffer", f'{text}on_nul = "{choice}"\n')).sink.on_nul == choice
+    aside = text.replace("[sink]", '[quarantine]\npath = "aside"\n[sink]')
+    assert on_nul_of(read_pipeline(written(home, "buffer", aside))) == "quarantine"
+    with pytest.raises(Invalid, match="nothing is sent to the quarantine"):
+        read_pipeline(written(home, "buffer", aside + 'on_nul = "replace"\n'))
 
 
 @pytest.mark.full

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from pyspark.sql import functions as f
 from pyspark.sql.types import StructField, StructType, _parse_datatype_json_string
 
 from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Conflict, Denied, Indeterminate, Invalid, Overloaded
 from tenure.spark.sinks.postgres.columns import PART, Column
+from tenure.spark.sinks.postgres.nul import holds_nul
 from tenure.spark.sinks.postgres.sink import PostgresSink
 from tenure.spark.sinks.postgres.staging import Staging
 from tests.spark.pg import PASSWORD, running_postgres
@@ -198,11 +200,28 @@ def test_a_type_of_which_no_value_fits_is_refused(url: str, monkeypatch: pytest.
 
 def test_what_cannot_be_stored_is_told_and_nothing_is_there(spark: SparkSession, url: str):
     sink = PostgresSink(url, "refused")
-    with pytest.raises(Invalid, match="NUL"):
-        sink.write(spark.sql(r"SELECT 'a\u0000b' AS a"), commit(0, 0))
+    strict = PostgresSink(url, "refused", on_nul="refuse")
+    for text in (r"'a\u0000b'", r"named_struct('x', 'a\u0000b')"):
+        with pytest.raises(Invalid, match=r'a text holds a NUL, .* set on_nul = "replace"'):
+            strict.write(spark.sql(f"SELECT {text} AS a"), commit(0, 0))
+    with pytest.raises(Invalid, match="on_nul is one of replace, refuse"):
+        PostgresSink(url, "refused", on_nul="drop")  # type: ignore[arg-type]
     with pytest.raises(Invalid, match="no column for interval"):
         sink.write(spark.sql("SELECT INTERVAL '1' DAY AS a"), commit(0, 0))
     assert sink.last_committed(spark, "B") is None
+
+
+def test_a_nul_becomes_another_character_at_any_depth(spark: SparkSession, url: str):
+    nul, kept = r"'\u0000a\u0000\u0000'", r"'\\u0000'"
+    nested = f"named_struct('x', array({nul}, {kept}), 'n', 1) AS nested, map({nul}, {nul}) AS pairs"
+    frame = spark.sql(f"SELECT {nul} AS plain, {kept} AS kept, CAST(NULL AS string) AS nothing, {nested}, X'00' AS raw")
+    assert frame.select(holds_nul(frame)).first() == (True,)
+    clean = frame.select("kept", "nothing", f.array("kept").alias("nested"))
+    assert clean.select(holds_nul(clean)).first() == (False,)
+    assert PostgresSink(url, "nul").write(frame, commit(0, 0)) == 1
+    sign = "\ufffda\ufffd\ufffd"
+    (row,) = asked(url, "SELECT * FROM nul")
+    assert row == (sign, r"\u0000", None, {"x": [sign, r"\u0000"], "n": 1}, {sign: sign}, b"\0")
 
 
 def test_rows_that_a_task_wrote_twice_are_taken_once(spark: SparkSession, url: str, monkeypatch: pytest.MonkeyPatch):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tenure.spark.pipeline.file.sections import Pipeline, Step
 from tenure.spark.pipeline.file.sink import place_of
+from tenure.spark.pipeline.rows.expectations import expects_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,7 +36,7 @@ def describe(pipeline: Pipeline) -> list[str]:
     if pipeline.deduplicate is not None:
         keys = ", ".join(pipeline.deduplicate.keys)
         lines.append(f"keep the {pipeline.deduplicate.keep} row of each {keys} within a range")
-    lines += [f"expect {one.name}: {one.that}; else {one.otherwise}" for one in pipeline.expect]
+    lines += [f"expect {one.name}: {one.that}; else {one.otherwise}" for one in expects_of(pipeline)]
     return lines + list(_ends(pipeline)) + [_when(schedule.run, schedule.every_ms)]
 
 

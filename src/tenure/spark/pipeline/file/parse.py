@@ -16,7 +16,7 @@ from tenure.spark.decode.schema import read_schema
 from tenure.spark.pipeline.file.functions import load_function
 from tenure.spark.pipeline.file.queries import check_query, query_of
 from tenure.spark.pipeline.file.sections import LISTS, SECTIONS, Decode, Head, Pipeline, Schedule, SinkTable, Source
-from tenure.spark.pipeline.file.sink import check_connector, check_sink
+from tenure.spark.pipeline.file.sink import check_connector, check_sink, on_nul_of
 from tenure.spark.pipeline.file.source import check_source
 from tenure.spark.toml_lines import KeyPath, Located, Problem, problems_error, read_toml
 
@@ -213,6 +213,7 @@ def _check_rows(pipeline: Pipeline) -> Iterator[Problem]:
     if pipeline.expectations is not None and not pipeline.expect:
         yield at(("expectations",), "results are kept of no expectation: there is no [[expect]]")
     used = pipeline.decode.malformed == "quarantine" or any(one.otherwise == "quarantine" for one in pipeline.expect)
+    used = used or on_nul_of(pipeline) == "quarantine"
     if pipeline.quarantine is not None and not used:
         yield at(("quarantine",), "nothing is sent to the quarantine: neither malformed entries nor an [[expect]]")
 

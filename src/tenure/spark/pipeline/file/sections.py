@@ -126,6 +126,8 @@ class SinkTable(msgspec.Struct, frozen=True, kw_only=True):
     mode: Literal["append", "merge"] = "append"
     keys: list[str] = []
     delete_when: str | None = None
+    on_nul: Literal["quarantine", "replace", "refuse"] | None = None
+    """What becomes of a row with a NUL in a text, which PostgreSQL cannot store."""
     options: dict[str, Any] = {}
     """Further arguments of the sink."""
 

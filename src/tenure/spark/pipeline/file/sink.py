@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tenure.errors import Invalid, TenureError
 from tenure.extras import extra_of, install_hint, needs_extra
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tenure.spark.sinks.files.table import FileTable
     from tenure.spark.sinks.protocol import SparkSink
 
-__all__ = ["check_connector", "check_sink", "make_sink", "place_of", "side_path", "side_table"]
+__all__ = ["check_connector", "check_sink", "make_sink", "on_nul_of", "place_of", "side_path", "side_table"]
 
 _NEEDED: Final = {
     "parquet": ("path",),
@@ -33,7 +33,7 @@ _ALLOWED: Final = {
     "parquet": ("partition_by",),
     "delta": ("path", "table", "partition_by", "mode", "keys", "delete_when"),
     "iceberg": ("warehouse", "partition_by", "mode", "keys", "delete_when"),
-    "postgres": ("url_env",),
+    "postgres": ("url_env", "on_nul"),
     "topic": ("url_env", "select"),
     "small_delta": ("partition_by",),
     "small_iceberg": ("warehouse", "partition_by"),
@@ -67,6 +67,9 @@ def check_sink(pipeline: Pipeline) -> Iterator[Problem]:
         if name in given & known and sink.mode != "merge":
             sound = False
             yield at(("sink", name), f'{name} needs mode = "merge"')
+    if sink.on_nul == "quarantine" and pipeline.quarantine is None:
+        sound = False
+        yield at(("sink", "on_nul"), 'on_nul = "quarantine" needs a [quarantine] with a path')
     if sink.url is not None and "@" in sink.url:
         sound = False
         yield at(("sink", "url"), "url: do not put a secret in this file: name its variable with url_env")
@@ -179,7 +182,16 @@ def _iceberg_arguments(pipeline: Pipeline) -> dict[str, Any]:
 def _postgres(pipeline: Pipeline, into: str | None) -> SparkSink:
     from tenure.spark.sinks.postgres.sink import PostgresSink
 
-    return _make(PostgresSink, pipeline, _url(pipeline.sink), into or pipeline.sink.table)
+    on_nul = "replace" if on_nul_of(pipeline) == "replace" else "refuse"
+    return _make(PostgresSink, pipeline, _url(pipeline.sink), into or pipeline.sink.table, on_nul=on_nul)
+
+
+def on_nul_of(pipeline: Pipeline) -> Literal["quarantine", "replace", "refuse"] | None:
+    """Return what becomes of rows with a NUL in a text; None for a sink that stores them as they are."""
+    sink = pipeline.sink
+    if sink.kind != "postgres":
+        return None
+    return sink.on_nul or ("replace" if pipeline.quarantine is None else "quarantine")
 
 
 def _merge_arguments(sink: SinkTable) -> dict[str, Any]:

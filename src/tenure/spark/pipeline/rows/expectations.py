@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Final
 from tenure.errors import Conflict
 from tenure.spark.jobs.counts import Found
 from tenure.spark.pipeline.file.sections import Expect, Pipeline
+from tenure.spark.pipeline.file.sink import on_nul_of
 from tenure.spark.pipeline.rows.deduplicate import PLACE
 from tenure.spark.pipeline.rows.stages import Stages
 from tenure.spark.sinks.arguments import quote_name
+from tenure.spark.sinks.postgres.nul import holds_nul
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["ASIDE", "FAILED", "ExpectationSet", "with_whole_entries"]
+__all__ = ["ASIDE", "FAILED", "ExpectationSet", "expects_of", "with_whole_entries"]
 
 FAILED: Final = "_failed_expectations"
 """The column with the names of the expectations that a row does not meet; dropped before it is written."""
@@ -22,12 +24,20 @@ ASIDE: Final = "_set_aside"
 """The column that is true of a row for the quarantine; dropped with the other."""
 _SEQS_TOLD_MAX: Final = 10
 
+_NO_NUL: Final = Expect(name="no NUL", that="no text holds a NUL", otherwise="quarantine")
+"""The expectation of a table that cannot store a NUL, which no expression of a file states."""
+
+
+def expects_of(pipeline: Pipeline) -> list[Expect]:
+    """Return the expectations of a pipeline: those of the file, and that of its table."""
+    return [*pipeline.expect, *([_NO_NUL] if on_nul_of(pipeline) == "quarantine" else [])]
+
 
 class ExpectationSet:
     """The expectations of a pipeline. A row that fails several is set aside before it is dropped."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        self.all = pipeline.expect
+        self.all = expects_of(pipeline)
         self._pipeline = pipeline
 
     def __bool__(self) -> bool:
@@ -46,6 +56,9 @@ class ExpectationSet:
             return rows
         names: list[Column] = []
         for index, expect in enumerate(self.all):
+            if expect is _NO_NUL:
+                names.append(f.when(holds_nul(rows), f.lit(expect.name)))
+                continue
             with stages.errors_at(("expect", index, "that")):
                 met = f.coalesce(f.expr(expect.that).cast("boolean"), f.lit(False))
                 rows.select(met).schema  # noqa: B018 - makes a server that plans late plan it now

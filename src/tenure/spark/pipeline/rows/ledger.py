@@ -18,6 +18,7 @@ from tenure.spark.jobs.balance import Account, Stage, demand_balance
 from tenure.spark.jobs.counts import ROWS, Counting, can_observe
 from tenure.spark.pipeline.file.sections import Pipeline
 from tenure.spark.pipeline.rows.deduplicate import DUPLICATES
+from tenure.spark.pipeline.rows.expectations import expects_of
 from tenure.spark.pipeline.rows.figures import Figures
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class Ledger:
         self._accepted = accepted
         self._merges = pipeline.sink.mode == "merge"
         self._by_query = any(step.python is None for step in pipeline.step)
-        followed = pipeline.deduplicate is not None or bool(pipeline.expect)
+        self._expects = expects_of(pipeline)
+        followed = pipeline.deduplicate is not None or bool(self._expects)
         # The stage after the last step counts the same rows.
         self._uncounted = f"step {len(pipeline.step)}" if followed else None
 
@@ -106,9 +108,7 @@ class Ledger:
     def figures(self, account: Account) -> Figures:
         """Return the figures of a settled range."""
         mode, malformed = self._pipeline.decode.malformed, self._of(DECODED, "malformed")
-        aside, dropped = (
-            self._of(EXPECTED, name) if self._pipeline.expect else 0 for name in ("quarantined", "dropped")
-        )
+        aside, dropped = (self._of(EXPECTED, name) if self._expects else 0 for name in ("quarantined", "dropped"))
         return Figures(
             entries=account.entries if account.entries is not None else account.decoded,
             rows=account.rows,
@@ -116,7 +116,7 @@ class Ledger:
             quarantined=_sum(aside, malformed) if mode == "quarantine" else aside,
             dropped=_sum(dropped, malformed) if mode == "drop" else dropped,
             duplicates=0 if self._pipeline.deduplicate is None else self._of(_DEDUPLICATED, DUPLICATES),
-            failed={one.name: self._of(EXPECTED, f"fails_{index}") for index, one in enumerate(self._pipeline.expect)},
+            failed={one.name: self._of(EXPECTED, f"fails_{index}") for index, one in enumerate(self._expects)},
             stages=Figures.changes(account.filled),
             unchecked=[*account.unchecked, *(each.term for each in account.differences())],
         )
@@ -129,7 +129,7 @@ class Ledger:
             entries=self._entries,
             decoded=self._of(DECODED),
             stages=tuple(self._stages()),
-            given=None if self._pipeline.expect else self._of(EXPECTED),
+            given=None if self._expects else self._of(EXPECTED),
             stored=stored,
             aside=aside,
         )
@@ -146,7 +146,7 @@ class Ledger:
             before = self._of(_DEDUPLICATED)
             out = _less(before, self._of(_DEDUPLICATED, DUPLICATES))
             yield Stage(_DEDUPLICATED, before, out)
-        if pipeline.expect:
+        if self._expects:
             before = self._of(EXPECTED)
             out = _less(before, _sum(self._of(EXPECTED, "quarantined"), self._of(EXPECTED, "dropped")))
             yield Stage(EXPECTED, before, out)

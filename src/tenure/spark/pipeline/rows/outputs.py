@@ -185,7 +185,7 @@ class Outputs:
     def _results(self, spark: SparkSession, counts: Found, commit: Commit) -> DataFrame:
         now = datetime.now(UTC)
         rows = []
-        for index, expect in enumerate(self._expecting.all):
+        for index, expect in enumerate(self._pipeline.expect):
             failed = counts[f"fails_{index}"]
             passed = counts[ROWS] - failed
             rows.append(

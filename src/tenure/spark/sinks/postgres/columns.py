@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from tenure.errors import Invalid
 from tenure.spark.sinks.arguments import quote_name
 from tenure.spark.sinks.postgres.casts import Cast, cast_of
+from tenure.spark.sinks.postgres.nul import OnNul, replace_escaped_nul, replace_nul
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructType
 
@@ -107,18 +109,19 @@ def taken_by(types: Mapping[str, str], columns: Sequence[Column]) -> list[Taken]
     return taken
 
 
-def flatten(frame: DataFrame, columns: list[Column]) -> DataFrame:
+def flatten(frame: DataFrame, columns: list[Column], *, on_nul: OnNul) -> DataFrame:
     """Return the frame with nested values as JSON, and the number of the partition that each row is in."""
     from pyspark.sql import functions as f
 
-    nested = {column.name for column in columns if column.final == "jsonb"}
-    chosen = [
-        f.to_json(frame[quote_name(column.name)]).alias(column.name)
-        if column.name in nested
-        else frame[quote_name(column.name)]
-        for column in columns
-    ]
-    return frame.select(*chosen, f.spark_partition_id().alias(PART))
+    def flat(column: Column) -> SparkColumn:
+        value = frame[quote_name(column.name)]
+        replaced = on_nul == "replace"
+        if column.final == "jsonb":
+            json = f.to_json(value)
+            return (replace_escaped_nul(json) if replaced else json).alias(column.name)
+        return replace_nul(value).alias(column.name) if replaced and column.final == "text" else value
+
+    return frame.select(*map(flat, columns), f.spark_partition_id().alias(PART))
 
 
 def _kind(kind: DataType) -> str | None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, LiteralString
+from typing import TYPE_CHECKING, Any, LiteralString, get_args
 
 from tenure.buffer.ingest.sink import Commit
 from tenure.errors import Denied, Indeterminate, Invalid, Overloaded, TenureError
 from tenure.spark.jobs.causes import transient_error
 from tenure.spark.sinks.postgres.columns import Column, Taken, columns_of, flatten, taken_by
 from tenure.spark.sinks.postgres.dsn import Address
+from tenure.spark.sinks.postgres.nul import OnNul
 from tenure.spark.sinks.postgres.staging import Staging, drop_held
 from tenure.spark.sinks.protocol import Needs, about_to_publish, is_held
 
@@ -32,6 +33,7 @@ __all__ = ["PostgresSink", "translate", "translate_task"]
 _DENIED = {"28"}
 _INVALID = {"22", "23", "42", "3D", "3F", "0A"}
 _LATER = {"08", "40", "53", "55", "57", "25"}
+_HOLDS_NUL = 'a text holds a NUL, which PostgreSQL cannot store: replace it, or set on_nul = "replace" ({})'
 # A task's error comes as text: JDBC's exception, and a message without a SQLSTATE.
 _FROM_JDBC = re.compile(r"PSQLException: (?:ERROR|FATAL)?:? ?([^\n]+)")
 _AWAY = ("onnection", "the database system is", "terminating", "slots", "I/O error", "deadlock", "No space left")
@@ -43,6 +45,8 @@ def translate(error: psycopg.Error, address: Address) -> TenureError:
     state = error.sqlstate or ""
     if state[:2] in _DENIED or state == "42501" or "authentication failed" in text:
         return Denied(text, code="postgres_denied")
+    if state == "22P05" and r"\u0000" in text:
+        return Invalid(_HOLDS_NUL.format(text), code="sink_rejected")
     if state[:2] in _INVALID:
         return Invalid(text, code="sink_rejected")
     if not state or state[:2] in _LATER:
@@ -59,7 +63,7 @@ def translate_task(error: Exception, address: Address) -> TenureError | None:
         return None
     text = f"{address}: {address.scrub(found[1])}"
     if "0x00" in text:
-        return Invalid(f"a text holds a NUL, which PostgreSQL cannot store: replace it ({text})", code="sink_rejected")
+        return Invalid(_HOLDS_NUL.format(text), code="sink_rejected")
     if "authentication failed" in text or "permission denied" in text:
         return Denied(text, code="postgres_denied")
     if any(sign in text for sign in _AWAY):
@@ -83,8 +87,9 @@ class PostgresSink:
     """A sink for ``table`` (``name`` or ``schema.name``) at ``url``; it is created if absent.
 
     Columns may join later; those of an existing table keep their types, and what is written is cast to them.
-    ``connections_max`` is how many tasks write at once. The password is best left in ``PGPASSWORD``. Raises Invalid for
-    a malformed address or name.
+    ``connections_max`` is how many tasks write at once. A NUL in a text, which PostgreSQL has not, is stored as U+FFFD,
+    or refused with the whole range where ``on_nul`` is ``refuse``. The password is best left in ``PGPASSWORD``. Raises
+    Invalid for a malformed address or name.
 
     >>> from tenure.spark import PostgresSink
     >>> PostgresSink("postgresql://etl@db/sales", "public.orders").name
@@ -100,15 +105,19 @@ class PostgresSink:
         schema_version: int = 1,
         connections_max: int = 8,
         rows_per_insert: int = 5_000,
+        on_nul: OnNul = "replace",
     ) -> None:
         if connections_max < 1 or rows_per_insert < 1:
             raise Invalid("connections_max and rows_per_insert are numbers from 1 on")
+        if on_nul not in get_args(OnNul):
+            raise Invalid(f"on_nul is one of {', '.join(get_args(OnNul))}, not {on_nul!r}")
         self.name = name
         self.schema_version = schema_version
         self._address = Address(url)
         self._schema, self._table = _split(table)
         self._connections_max = connections_max
         self._rows_per_insert = rows_per_insert
+        self._on_nul = on_nul
 
     def __repr__(self) -> str:
         return f"PostgresSink({str(self._address)!r}, {self._target!r}, name={self.name!r})"
@@ -171,7 +180,7 @@ class PostgresSink:
             "reWriteBatchedInserts": "true",
         }
         # With `numPartitions` Spark asks for the rows' partitions first, and an observation would be of that question.
-        rows = flatten(frame, columns).coalesce(self._connections_max)
+        rows = flatten(frame, columns, on_nul=self._on_nul).coalesce(self._connections_max)
         rows.write.format("jdbc").options(**options).mode("append").save()
 
     # PostgreSQL
