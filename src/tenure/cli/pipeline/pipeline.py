@@ -30,13 +30,16 @@ def _run(
     once: Annotated[
         bool | None, typer.Option("--once/--follow", help="Over the schedule in the file.", show_default=False)
     ] = None,
+    from_here: Annotated[
+        bool, typer.Option("--from-here", help="Let a new table begin where the group is, without what came before.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Bring what the buffer holds through the pipeline into its table. Interrupt it, and it ends behind its range."""
     from tenure.cli.pipeline import run as pipeline_run
 
     where = Where(master, remote, conf)
-    raise typer.Exit(pipeline_run.run(file, where, once=once, as_json=as_json))
+    raise typer.Exit(pipeline_run.run(file, where, once=once, from_here=from_here, as_json=as_json))
 
 
 @pipeline.command("validate")

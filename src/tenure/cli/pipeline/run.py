@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 __all__ = ["backfill", "explain", "run"]
 
 
-def run(file: Path, where: Where, *, once: bool | None, as_json: bool) -> int:
+def run(file: Path, where: Where, *, once: bool | None, from_here: bool, as_json: bool) -> int:
     """Run a pipeline and print its figures; returns the exit code."""
 
     def work(pipeline: Pipeline, control: _RunControl) -> Run:
         from tenure.spark.pipeline.runner.runner import run_pipeline
 
-        return run_pipeline(pipeline, _options(where, once=once), **control.hooks())
+        return run_pipeline(pipeline, _options(where, once=once, from_here=from_here), **control.hooks())
 
     return _run_and_print(file, work, as_json=as_json)
 
@@ -70,11 +70,11 @@ def explain(file: Path, where: Where, *, plan: bool, as_json: bool) -> int:
     return run_guarded(work, as_json=as_json)
 
 
-def _options(where: Where, *, once: bool | None = None) -> RunOptions:
+def _options(where: Where, *, once: bool | None = None, from_here: bool = False) -> RunOptions:
     from tenure.spark.pipeline.runner.runner import RunOptions
 
     schedule: Any = None if once is None else "once" if once else "follow"
-    return RunOptions(master=where.master, remote=where.remote, conf=where.conf, schedule=schedule)
+    return RunOptions(master=where.master, remote=where.remote, conf=where.conf, schedule=schedule, from_here=from_here)
 
 
 def _explain(file: Path, where: Where, *, with_plan: bool) -> Payload:

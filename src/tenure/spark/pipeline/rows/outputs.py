@@ -60,6 +60,8 @@ class Outputs:
         """Returns the entries of a commit as `EntriesOf` does, where no range writer says how many there are."""
         self.accepted: frozenset[tuple[int, int]] = frozenset()
         """Ranges that are written although they do not balance."""
+        self.on_begin: Callable[[int | None], None] | None = None
+        """Called once with what the main table holds, before anything is read or written."""
         self.on_write: Callable[[Commit], None] | None = None
         """Called with every commit after it, where no range writer reports it."""
 
@@ -71,8 +73,12 @@ class Outputs:
         return Needs(tuple(packages), conf)
 
     def last_committed(self, spark: SparkSession, buffer: str) -> int | None:
-        """Return what the main table holds."""
-        return self._main.last_committed(spark, buffer)
+        """Return what the main table holds. Raises what ``on_begin`` raises."""
+        last = self._main.last_committed(spark, buffer)
+        if self.on_begin is not None:
+            self.on_begin(last)
+            self.on_begin = None
+        return last
 
     def plan(self, raw: DataFrame) -> DataFrame:
         """Plan the main table's rows for these raw ones. Raises Invalid (``bad_step``, ``bad_schema``)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -23,6 +24,7 @@ from tenure.spark.pipeline.notes.run import Run
 from tenure.spark.pipeline.notes.unbalanced import demand_accepted, forget_settled, note_unbalanced, unbalanced_of
 from tenure.spark.pipeline.rows.outputs import Outputs
 from tenure.spark.pipeline.rows.stages import empty_range
+from tenure.spark.pipeline.runner.new_table import demand_known_table
 from tenure.spark.session.jvm_start import explain
 from tenure.spark.session.session import open_session, spark_version
 
@@ -39,6 +41,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     remote: str | None = None
     conf: Mapping[str, str] = {}
     schedule: Literal["once", "follow", "streaming"] | None = None
+    from_here: bool = False
+    """Whether a new table may begin where the group is."""
 
 
 def open_for(pipeline: Pipeline, outputs: Outputs, options: RunOptions) -> SparkSession:
@@ -77,8 +81,8 @@ def run_pipeline(
 
     Without ``spark`` a session is started, and stopped after the run. ``on_start`` is called once Spark has started.
     Raises NotFound (``no_buffer``), Invalid where Spark does not start or the pipeline cannot be planned
-    (``bad_step``), Conflict (``expectation_failed``, ``pipeline_failed``), and what ``ingest`` raises. What was written
-    stays, and the next run continues after it.
+    (``bad_step``), Conflict (``expectation_failed``, ``pipeline_failed``, ``table_new``), and what ``ingest`` raises.
+    What was written stays, and the next run continues after it.
     """
     schedule = _schedule(pipeline, options)
     outputs = Outputs(pipeline)
@@ -90,6 +94,8 @@ def run_pipeline(
             write(session, running)
 
     def write(session: SparkSession, running: RunNote) -> None:
+        if not options.from_here:
+            outputs.on_begin = partial(demand_known_table, pipeline, reached=run.reached)
         hooks: dict[str, Any] = {"on_range": running.count, "stop": stop, "on_wait": running.wait}
         if schedule == "streaming" or pipeline.source.topic is not None:
             from tenure.spark.pipeline.runner.streaming import stream
