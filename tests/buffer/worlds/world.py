@@ -31,7 +31,8 @@ from tests.chain.worlds.loop import VirtualLoop
 __all__ = ["World"]
 
 T = TypeVar("T")
-_NAMES: Final = ("web", "till")
+_NAMES: Final = ("web", "till", None)
+"""The last stands for producers without a name, of which the manifest forgets those that are silent, or too many."""
 _SETTINGS: Final = BufferSettings(
     flush_interval_ms=5,
     flush_bytes=200,
@@ -44,6 +45,8 @@ _SETTINGS: Final = BufferSettings(
     free_deltas=4,
     grace_ms=0,
     upkeep_ms_max=100,
+    producers_max=4,
+    forget_producer_ms=100,
 )
 _ENCODING_MS_MAX: Final = 40
 _PAUSE_MS_MAX: Final = 3_000
@@ -124,7 +127,7 @@ class World:
     async def _play(self) -> None:
         await self._journal().open(create=True)
         self._let_faults_in()
-        lives = [self._live_on(name) for name in _NAMES[: self._chance.randint(1, 2)]]
+        lives = [self._live_on(name) for name in _NAMES[: self._chance.randint(1, 3)]]
         collecting = asyncio.ensure_future(self._collect())
         await asyncio.gather(*lives)
         collecting.cancel()
@@ -180,12 +183,12 @@ class World:
 
     # Processes
 
-    async def _live_on(self, name: str) -> None:
+    async def _live_on(self, name: str | None) -> None:
         """Start one process of this name after the other, some while the one before still lives."""
         running: set[asyncio.Task[None]] = set()
         for _ in range(self._chance.randint(2, 5)):
             self._lives += 1
-            running.add(asyncio.ensure_future(self._live(name, f"{name}-{self._lives}")))
+            running.add(asyncio.ensure_future(self._live(name, f"{name or 'any'}-{self._lives}")))
             await asyncio.sleep(self._chance.uniform(0, 0.4))
             if self._chance.random() < 0.3:
                 await asyncio.wait(running)
@@ -193,7 +196,7 @@ class World:
         for life in running:
             life.result()
 
-    async def _live(self, name: str, client: str) -> None:
+    async def _live(self, name: str | None, client: str) -> None:
         """Produce some batches as one process, which may be paused, killed, refused or fenced."""
         skew_ms = self._chance.choice([0, 0, -5_000, 5_000, -3_600_000])
         clock = SkewedClock(self._loop, skew_ms)
