@@ -156,10 +156,10 @@ def test_a_crash_between_the_tables_is_made_good_by_the_next_run(
     file = written(home, filled(SECOND))
     write = FileTable.write
 
-    def crash(self: FileTable, frame: Any, commit: Any) -> None:
+    def crash(self: FileTable, frame: Any, commit: Any) -> int | None:
         if self.name == "orders":
             raise RuntimeError("power is out")
-        write(self, frame, commit)
+        return write(self, frame, commit)
 
     monkeypatch.setattr(FileTable, "write", crash)
     with pytest.raises(Conflict, match="power is out") as caught:
@@ -168,7 +168,8 @@ def test_a_crash_between_the_tables_is_made_good_by_the_next_run(
     assert len(rows(spark, home / "tables/quarantine", "seq")) == 2
     assert not (home / "tables/orders").exists()
     monkeypatch.undo()
-    assert ran(spark, file).figures.rows == 1
+    # The quarantine held the range already, and cannot say what it stored of it.
+    assert ran(spark, file, unchecked=("quarantine",)).figures.rows == 1
     assert rows(spark, home / "tables/orders", "id") == [(6,)]
     assert len(rows(spark, home / "tables/quarantine", "seq")) == 2
     assert len(rows(spark, home / "tables/expectations", "low")) == 3
@@ -183,11 +184,11 @@ def test_a_run_says_what_it_waits_for_and_goes_on(
     file = written(home, filled(FIRST))
     write, refusals = FileTable.write, ["again", "again"]
 
-    def busy(self: FileTable, frame: Any, commit: Any) -> None:
+    def busy(self: FileTable, frame: Any, commit: Any) -> int | None:
         if self.name == "orders" and refusals:
             refusals.pop()
             raise Overloaded("others commit to the table all the time", code="table_busy")
-        write(self, frame, commit)
+        return write(self, frame, commit)
 
     told: list[str] = []
 
@@ -196,7 +197,7 @@ def test_a_run_says_what_it_waits_for_and_goes_on(
             told.append(CliRunner().invoke(app, ["pipeline", "status", str(file)]).output)
 
     monkeypatch.setattr(FileTable, "write", busy)
-    run = ran(spark, file, on_range=look)
+    run = ran(spark, file, unchecked=("quarantine",), on_range=look)
     assert (run.state, run.ranges, run.retries, run.waiting) == ("done", 1, 2, None)
     assert "last run: running" in told[0]
     assert "it waits, and tries again: 1 attempt since" in told[0]
