@@ -121,8 +121,9 @@ def answers(frame: DataFrame, schema: StructType) -> dict[int, tuple[str, str | 
 
 
 def is_json(text: bytes) -> bool:
+    """Whether it is JSON in which every text is Unicode, as RFC 7493 asks for."""
     try:
-        json.loads(text.decode())
+        json.dumps(json.loads(text.decode()), ensure_ascii=False).encode()
     except ValueError:
         return False
     return True

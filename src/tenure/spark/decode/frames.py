@@ -11,6 +11,8 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Final, Literal
 
+from tenure.spark.decode.values import misfit, parsed_type, restored
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -43,7 +45,12 @@ _OPTIONS: Final = {
     "mode": "PERMISSIVE",
     "columnNameOfCorruptRecord": _CORRUPT,
     "allowSingleQuotes": "false",
+    "allowNonNumericNumbers": "false",
 }
+_HIGH: Final = r"\\u[dD][89abAB][0-9a-fA-F]{2}"
+_LOW: Final = r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_HALF_A_PAIR: Final = f"{_HIGH}(?!{_LOW})|(?<!{_HIGH}){_LOW}"
+"""An escape that is half of a surrogate pair without the other half, in a text without escaped backslashes."""
 
 
 def decoded(frame: DataFrame, schema: StructType | None = None, *, format: Format = "json") -> DataFrame:
@@ -60,20 +67,24 @@ def decoded(frame: DataFrame, schema: StructType | None = None, *, format: Forma
         return frame.select(*kept, f.col("entry"), f.lit(None).cast("string").alias(MALFORMED))
     entry = f.col("entry")
     text = entry.cast("string")
-    is_utf8 = _is_utf8(entry)
     if format == "text":
+        is_utf8 = _is_utf8(entry)
         return frame.select(*kept, f.when(is_utf8, text).alias("text"), f.when(~is_utf8, _bound(text)).alias(MALFORMED))
     assert schema is not None, "JSON is decoded by a schema"
     _let_bad_dates_be(frame.sparkSession)
     # Spark keeps these steps apart, as each uses its predecessor's result more than once. It interprets what is inside
     # `from_json`, so compiled code makes the text before it. The checks run once for each entry and not for each field,
     # and the text for `_malformed` is made only for an entry that does not fit.
-    ended = frame.select(*kept, f.when(_is_closed(text) & is_utf8, _with_end_field(entry)).otherwise(text).alias(_TEXT))
+    ended = frame.select(
+        *kept, f.when(_is_closed(text) & _is_unicode(entry), _with_end_field(entry)).otherwise(text).alias(_TEXT)
+    )
     parsed = ended.select("*", f.from_json(_TEXT, _with_end(schema), _OPTIONS).alias(_WHOLE))
     whole = f.col(_WHOLE)
     fits = whole[_END] & whole[_CORRUPT].isNull()
+    if (some_misfit := misfit(whole, schema)) is not None:
+        fits = fits & ~some_misfit
     checked = parsed.select(*RENAMED.values(), _TEXT, f.when(fits, whole).alias(_ONE))
-    fields = [f.col(_ONE)[name].alias(name) for name in schema.names]
+    fields = [restored(f.col(_ONE)[each.name], each.dataType).alias(each.name) for each in schema]
     given = f.replace(f.col(_TEXT), f.lit(_LAST), f.lit("}"))
     malformed = f.when(f.col(_ONE).isNull() & ~given.rlike(_EMPTY), _bound(given)).alias(MALFORMED)
     return checked.select(*RENAMED.values(), *fields, malformed)
@@ -121,6 +132,20 @@ def _is_utf8(entry: Column) -> Column:
     return (f.size(f.split(text, "\ufffd", 2)) == 1) | (f.encode(text, "UTF-8") == entry)
 
 
+def _is_unicode(entry: Column) -> Column:
+    """Return whether the bytes are UTF-8, and no escape in them is half of a surrogate pair.
+
+    A text that is equal to what stands before its first backslash has neither bytes that are not UTF-8, as they would
+    have become U+FFFD on the way, nor an escape: one pass in the JVM for most entries.
+    """
+    from pyspark.sql import functions as f
+
+    text = entry.cast("string")
+    escapes = f.replace(text, f.lit("\\\\"), f.lit("__"))
+    halves = f.contains(text, f.lit("\\u")) & escapes.rlike(_HALF_A_PAIR)
+    return (f.split(text, r"\\", 2)[0] == text) | ((f.encode(text, "UTF-8") == entry) & ~halves)
+
+
 def _let_bad_dates_be(spark: SparkSession) -> None:
     """Configure the session to take an ambiguous old date as malformed.
 
@@ -133,4 +158,5 @@ def _let_bad_dates_be(spark: SparkSession) -> None:
 def _with_end(schema: StructType) -> StructType:
     from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-    return StructType([*schema, StructField(_END, BooleanType()), StructField(_CORRUPT, StringType())])
+    read = [StructField(each.name, parsed_type(each.dataType)) for each in schema]
+    return StructType([*read, StructField(_END, BooleanType()), StructField(_CORRUPT, StringType())])
