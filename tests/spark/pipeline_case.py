@@ -111,6 +111,8 @@ def balances(run: Run, *, unchecked: tuple[str, ...] = ()) -> None:
             return
         count = change.rows_out
     assert count == found.rows
+    terms = list(found.balance.values())
+    assert None in terms or sum(term or 0 for term in terms) == found.entries
     steps = [change for name, change in found.stages.items() if name.startswith("step")]
     added = sum((change.rows_out or 0) - (change.rows_in or 0) for change in steps)
     left_out = [found.quarantined, found.dropped, found.duplicates]

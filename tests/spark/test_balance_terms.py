@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any, cast
 
 import pytest
+from rich.console import Console
 
 from tenure.buffer.ingest.sink import Commit
+from tenure.cli.pipeline.status import run_payload, show_run
 from tenure.errors import Conflict
 from tenure.spark.jobs.balance import Account, Stage, demand_balance
 from tenure.spark.jobs.balanced import BalancedWrite
 from tenure.spark.jobs.counts import counted_once
+from tenure.spark.pipeline.notes.run import Run
 from tenure.spark.pipeline.rows.figures import Change, Figures
 from tenure.spark.sinks.protocol import Needs, about_to_publish
 
@@ -147,3 +151,22 @@ def test_the_figures_of_ranges_add_up_and_what_one_does_not_know_the_sum_does_no
     total.add(Figures(entries=1, rows=1, malformed=0, failed={"sane": 1}))
     assert (total.entries, total.malformed, total.duplicates, total.failed) == (19, None, None, {"sane": None})
     assert (total.stages["step 1"], total.unchecked) == (Change(23, None), ["rows"])
+
+
+def test_what_stages_left_out_and_the_rows_add_up_to_the_entries() -> None:
+    figures = Figures(entries=10, rows=19)
+    figures.stages = {"malformed": Change(10, 8), "step 1": Change(8, 20), "deduplicate": Change(20, 19)}
+    assert figures.balance == {"rows": 19, "malformed": 2, "step 1": -12, "deduplicate": 1}
+    run = Run(pipeline="p", schedule="once", into="parquet t", high=0, low=0, figures=figures)
+    told = io.StringIO()
+    show_run(Console(file=told), run_payload(run))
+    assert "10 entries + 12 added by step 1 = 19 rows + 2 left out by malformed + 1 left out by deduplicate" in (
+        told.getvalue()
+    )
+
+
+def test_a_stage_that_was_not_counted_is_told_as_unknown() -> None:
+    figures = Figures(entries=10, rows=None, stages={"merge": Change(10, None)})
+    told = io.StringIO()
+    show_run(Console(file=told), run_payload(Run(pipeline="p", schedule="once", high=0, low=0, figures=figures)))
+    assert "10 entries = an unknown number of rows + unknown left out by merge" in told.getvalue()

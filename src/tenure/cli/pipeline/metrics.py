@@ -43,9 +43,19 @@ def _lines(found: Payload) -> Iterator[str]:
         values.append(("unchecked_terms", "Terms of its balance without a count.", len(wrote["figures"]["unchecked"])))
     for name, about, value in values:
         if value is not None:
-            yield f"# HELP tenure_pipeline_{name} {about}"
-            yield f"# TYPE tenure_pipeline_{name} gauge"
+            yield from _head(name, about)
             yield f"tenure_pipeline_{name}{label} {value}"
+    left_out = {} if wrote is None else {stage: n for stage, n in wrote["balance"].items() if stage != "rows"}
+    if any(number is not None for number in left_out.values()):
+        yield from _head("left_out", "What each of its stages left out, below 0 what it added; rows are the rest.")
+        for stage, number in left_out.items():
+            if number is not None:
+                yield f'tenure_pipeline_left_out{{pipeline="{found["pipeline"]}",stage="{stage}"}} {number}'
+
+
+def _head(name: str, about: str) -> Iterator[str]:
+    yield f"# HELP tenure_pipeline_{name} {about}"
+    yield f"# TYPE tenure_pipeline_{name} gauge"
 
 
 def _waiting(found: Payload) -> int:

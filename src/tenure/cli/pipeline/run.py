@@ -12,7 +12,7 @@ from rich.console import Console
 
 from tenure.cli.guard import run_guarded
 from tenure.cli.main import INTERRUPTED, OK
-from tenure.cli.pipeline.status import describe_lag, known, print_line, show_run
+from tenure.cli.pipeline.status import describe_lag, known, print_line, run_payload, show_run
 from tenure.cli.screen import Payload, console_for, document, note, table
 from tenure.cli.spark.options import Where, status_line
 from tenure.cli.words import clean, count, size
@@ -98,14 +98,12 @@ def _explain(file: Path, where: Where, *, with_plan: bool) -> Payload:
 
 def _run_and_print(file: Path, work: Callable[[Pipeline, _RunControl], Run], *, as_json: bool) -> int:
     def whole() -> int:
-        import msgspec
-
         from tenure.spark.pipeline import read_pipeline
 
         pipeline = read_pipeline(file)
         with status_line() as show_status, _RunControl(show_status) as control:
             done = work(pipeline, control)
-        payload: Payload = msgspec.to_builtins(done) | {"seconds": done.seconds, "entries_per_s": done.entries_per_s}
+        payload = run_payload(done)
         if as_json:
             document(payload)
         else:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tenure.spark.pipeline.file.sections import Pipeline
     from tenure.spark.pipeline.notes.run import Run
 
-__all__ = ["accept", "describe_lag", "known", "print_line", "show_run", "status", "validate"]
+__all__ = ["accept", "describe_lag", "known", "print_line", "run_payload", "show_run", "status", "validate"]
 
 _HEADS = (
     "started",
@@ -101,21 +101,20 @@ def _find_status(file: Path, *, history: bool) -> Payload:
     found: Payload = {"pipeline": pipeline.name} | (
         _of_buffer(pipeline) if pipeline.source.topic is None else _of_topic(pipeline, last)
     )
-    found |= {"last_run": _run_payload(last), "last_written": _run_payload(wrote)}
+    found |= {"last_run": last and run_payload(last), "last_written": wrote and run_payload(wrote)}
     found["unbalanced"] = [msgspec.to_builtins(each) for each in unbalanced_of(pipeline.notes_url, pipeline.name)]
     if history:
         runs += runs_of(pipeline.notes_url, f"{pipeline.name}.backfill")
-        found["history"] = [_run_payload(run) for run in sorted(runs, key=lambda run: run.started_ms, reverse=True)]
+        found["history"] = [run_payload(run) for run in sorted(runs, key=lambda run: run.started_ms, reverse=True)]
     return found
 
 
-def _run_payload(run: Run | None) -> Payload | None:
+def run_payload(run: Run) -> Payload:
+    """Return a run with what follows from its figures."""
     import msgspec
 
-    if run is None:
-        return None
     plain: Payload = msgspec.to_builtins(run)
-    return plain | {"seconds": run.seconds, "entries_per_s": run.entries_per_s}
+    return plain | {"seconds": run.seconds, "entries_per_s": run.entries_per_s, "balance": run.figures.balance}
 
 
 def _of_buffer(pipeline: Pipeline) -> Payload:
@@ -255,9 +254,16 @@ def show_run(console: Console, run: Payload) -> None:
     for name, failed in figures["failed"].items():
         if failed:
             print_line(console, f"  {name}: {count(failed, 'row fails', 'rows fail')} it")
-    for name, change in figures["stages"].items():
-        if change["rows_in"] != change["rows_out"]:
-            print_line(console, f"  {name}: {_number(change['rows_in'])} in, {_number(change['rows_out'])} out")
+    if any(number != 0 for name, number in run["balance"].items() if name != "rows"):
+        print_line(console, f"  {_equation(entries, run['balance'])}")
+
+
+def _equation(entries: str, balance: dict[str, int | None]) -> str:
+    """Return the entries, and what stages added, as the sum of the rows and what each stage left out."""
+    terms = [(name, number) for name, number in balance.items() if name != "rows" and number != 0]
+    added = [f"{-number:,} added by {name}" for name, number in terms if number is not None and number < 0]
+    left_out = [f"{_number(number)} left out by {name}" for name, number in terms if number is None or number > 0]
+    return f"{' + '.join([entries, *added])} = {' + '.join([known(balance['rows'], 'row', 'rows'), *left_out])}"
 
 
 def print_line(console: Console, text: str) -> None:

@@ -42,6 +42,15 @@ class Figures(msgspec.Struct, kw_only=True):
     unchecked: list[str] = []
     """Terms of the balance for which a count was missing, in one range at least."""
 
+    @property
+    def balance(self) -> dict[str, int | None]:
+        """Return what became of the entries, in counts that add up to them: the rows, and what each stage left out.
+
+        A stage that added rows has a count below 0.
+        """
+        left_out = {name: _less(change.rows_in, change.rows_out) for name, change in self.stages.items()}
+        return {"rows": self.rows, **left_out}
+
     def add(self, more: Figures) -> None:
         for name in _SUMS:
             setattr(self, name, _sum(getattr(self, name), getattr(more, name)))
@@ -57,6 +66,10 @@ class Figures(msgspec.Struct, kw_only=True):
     def changes(stages: tuple[Stage, ...]) -> dict[str, Change]:
         """Return stages as figures."""
         return {stage.name: Change(stage.rows_in, stage.rows_out) for stage in stages}
+
+
+def _less(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one - other
 
 
 def _sum(one: int | None, other: int | None) -> int | None:
