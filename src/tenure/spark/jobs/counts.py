@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["ROWS", "Counting", "Found", "can_observe", "count_now", "counted_once"]
+__all__ = ["ROWS", "Counting", "Found", "answer_of", "can_observe", "count_now", "counted_once"]
 
 log = logging.getLogger("tenure.spark")
 
@@ -144,7 +144,7 @@ def _observe(rows: DataFrame, figures: dict[str, Column]) -> tuple[DataFrame, Ca
     # As text, since an array reaches Python in another form from each version of Spark.
     partitions = f.concat_ws(",", f.collect_list(f.expr(_PARTITION_OF_FIRST))).alias(_PARTITIONS)
     observed = numbered.observe(observation, *_columns(figures), partitions).drop(_NUMBER)
-    return observed, lambda: _wait_for(observation)
+    return observed, lambda: _found_of(answer_of(observation))
 
 
 def _columns(figures: dict[str, Column]) -> list[Column]:
@@ -153,10 +153,10 @@ def _columns(figures: dict[str, Column]) -> list[Column]:
     return [column.alias(name) for name, column in ({ROWS: f.count(f.lit(1))} | figures).items()]
 
 
-def _wait_for(observation: Any) -> dict[str, int] | None:
-    """Return what was observed. Raises TimeoutError where no action came.
+def answer_of(observation: Any) -> dict[str, Any]:
+    """Return what was observed; empty where the plan has no observation left. Raises TimeoutError where no answer came.
 
-    Spark waits for ever for one, so another thread does the waiting.
+    Spark waits for ever for one, also where its queue has lost the event, so another thread does the waiting.
     """
     found: dict[str, Any] = {}
 
@@ -169,7 +169,11 @@ def _wait_for(observation: Any) -> dict[str, int] | None:
     asking.join(_FIGURES_WITHIN_S)
     if asking.is_alive():
         raise TimeoutError
-    if _PARTITIONS not in found:
+    return found
+
+
+def _found_of(answer: dict[str, Any]) -> dict[str, int] | None:
+    if _PARTITIONS not in answer:
         return None
-    partitions = [int(number) for number in str(found.pop(_PARTITIONS)).split(",") if number]
-    return counted_once({name: int(value or 0) for name, value in found.items()}, partitions)
+    partitions = [int(number) for number in str(answer.pop(_PARTITIONS)).split(",") if number]
+    return counted_once({name: int(value or 0) for name, value in answer.items()}, partitions)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from tenure.spark.jobs.counts import ROWS, answer_of, can_observe
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = ["count_given"]
-
-_WITHIN_S: Final = 10
 
 
 def count_given(frame: DataFrame) -> tuple[DataFrame, Callable[[], int | None]]:
@@ -20,21 +20,17 @@ def count_given(frame: DataFrame) -> tuple[DataFrame, Callable[[], int | None]]:
     Nothing lies between the count and the write, in one stage of Spark's, so each task that succeeded counts once.
     Spark Connect before 4.0 has no answer.
     """
-    if type(frame).__module__.startswith("pyspark.sql.connect") and frame.sparkSession.version.startswith("3."):
+    if not can_observe(frame):
         return frame, lambda: None
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
-    observation, found = Observation(), list[int]()
-
-    def ask() -> None:
-        found.append(int(observation.get["rows"]))
+    observation = Observation()
 
     def count() -> int | None:
-        # Spark answers by way of a queue that may lose events, and then it waits for ever.
-        asking = threading.Thread(target=ask, name="tenure-count", daemon=True)
-        asking.start()
-        asking.join(_WITHIN_S)
-        return found[0] if found else None
+        with suppress(TimeoutError):
+            rows = answer_of(observation).get(ROWS)
+            return None if rows is None else int(rows)
+        return None
 
-    return frame.observe(observation, f.count(f.lit(1)).alias("rows")), count
+    return frame.observe(observation, f.count(f.lit(1)).alias(ROWS)), count

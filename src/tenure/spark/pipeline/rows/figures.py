@@ -6,7 +6,7 @@ import msgspec
 
 from tenure.spark.jobs.balance import Stage
 
-__all__ = ["Change", "Figures"]
+__all__ = ["Change", "Figures", "less", "plus"]
 
 _SUMS = ("entries", "rows", "malformed", "quarantined", "dropped", "duplicates")
 
@@ -48,17 +48,17 @@ class Figures(msgspec.Struct, kw_only=True):
 
         A stage that added rows has a count below 0.
         """
-        left_out = {name: _less(change.rows_in, change.rows_out) for name, change in self.stages.items()}
+        left_out = {name: less(change.rows_in, change.rows_out) for name, change in self.stages.items()}
         return {"rows": self.rows, **left_out}
 
     def add(self, more: Figures) -> None:
         for name in _SUMS:
-            setattr(self, name, _sum(getattr(self, name), getattr(more, name)))
+            setattr(self, name, plus(getattr(self, name), getattr(more, name)))
         for name, count in more.failed.items():
-            self.failed[name] = _sum(self.failed.get(name, 0), count)
+            self.failed[name] = plus(self.failed.get(name, 0), count)
         for name, change in more.stages.items():
             before = self.stages.get(name, Change(0, 0))
-            rows_in, rows_out = _sum(before.rows_in, change.rows_in), _sum(before.rows_out, change.rows_out)
+            rows_in, rows_out = plus(before.rows_in, change.rows_in), plus(before.rows_out, change.rows_out)
             self.stages[name] = Change(rows_in, rows_out)
         self.unchecked += [term for term in more.unchecked if term not in self.unchecked]
 
@@ -68,9 +68,11 @@ class Figures(msgspec.Struct, kw_only=True):
         return {stage.name: Change(stage.rows_in, stage.rows_out) for stage in stages}
 
 
-def _less(one: int | None, other: int | None) -> int | None:
+def less(one: int | None, other: int | None) -> int | None:
+    """Return the difference of two counts, None where one is not known."""
     return None if one is None or other is None else one - other
 
 
-def _sum(one: int | None, other: int | None) -> int | None:
+def plus(one: int | None, other: int | None) -> int | None:
+    """Return the sum of two counts, None where one is not known."""
     return None if one is None or other is None else one + other

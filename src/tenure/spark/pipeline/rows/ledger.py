@@ -19,7 +19,7 @@ from tenure.spark.jobs.counts import ROWS, Counting, can_observe
 from tenure.spark.pipeline.file.sections import Pipeline
 from tenure.spark.pipeline.rows.deduplicate import DUPLICATES
 from tenure.spark.pipeline.rows.expectations import expects_of
-from tenure.spark.pipeline.rows.figures import Figures
+from tenure.spark.pipeline.rows.figures import Figures, less, plus
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -113,8 +113,8 @@ class Ledger:
             entries=account.entries if account.entries is not None else account.decoded,
             rows=account.rows,
             malformed=malformed,
-            quarantined=_sum(aside, malformed) if mode == "quarantine" else aside,
-            dropped=_sum(dropped, malformed) if mode == "drop" else dropped,
+            quarantined=plus(aside, malformed) if mode == "quarantine" else aside,
+            dropped=plus(dropped, malformed) if mode == "drop" else dropped,
             duplicates=0 if self._pipeline.deduplicate is None else self._of(_DEDUPLICATED, DUPLICATES),
             failed={one.name: self._of(EXPECTED, f"fails_{index}") for index, one in enumerate(self._expects)},
             stages=Figures.changes(account.filled),
@@ -137,18 +137,18 @@ class Ledger:
     def _stages(self) -> Iterator[Stage]:
         pipeline, out = self._pipeline, self._of(DECODED)
         if pipeline.decode.malformed != "column":
-            before, out = out, _less(out, self._of(DECODED, "malformed"))
+            before, out = out, less(out, self._of(DECODED, "malformed"))
             yield Stage("malformed", before, out)
         for number in range(1, len(pipeline.step) + 1):
             before, out = out, self._after_step(number)
             yield Stage(f"step {number}", before, out)
         if pipeline.deduplicate is not None:
             before = self._of(_DEDUPLICATED)
-            out = _less(before, self._of(_DEDUPLICATED, DUPLICATES))
+            out = less(before, self._of(_DEDUPLICATED, DUPLICATES))
             yield Stage(_DEDUPLICATED, before, out)
         if self._expects:
             before = self._of(EXPECTED)
-            out = _less(before, _sum(self._of(EXPECTED, "quarantined"), self._of(EXPECTED, "dropped")))
+            out = less(before, plus(self._of(EXPECTED, "quarantined"), self._of(EXPECTED, "dropped")))
             yield Stage(EXPECTED, before, out)
         if self._merges:
             yield Stage("merge", out, None)
@@ -163,11 +163,3 @@ class Ledger:
     def _of(self, place: str, name: str = ROWS) -> int | None:
         found = self.counts.found(place)
         return None if found is None else found[name]
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other
-
-
-def _less(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one - other
