@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["GROUP", "SCHEMAS", "SINKS", "write_pipeline"]
+__all__ = ["GROUP", "POSTGRES", "SCHEMAS", "SINKS", "write_pipeline"]
 
 GROUP = "flights"
+POSTGRES = "FLIGHTS_POSTGRES"
+"""The variable with the database's URL."""
 _FIRST = """\
 [fields]
 id = "long"
@@ -67,16 +69,16 @@ every_ms = 100
 SINKS = {
     "parquet": 'kind = "parquet"\npath = "tables/flights"\npartition_by = ["month"]',
     "delta": 'kind = "delta"\npath = "tables/flights"\nmode = "merge"\nkeys = ["id"]\ndelete_when = "op = \'delete\'"',
-    "postgres": 'kind = "postgres"\nurl = "{postgres}"\ntable = "flights"',
+    "postgres": f'kind = "postgres"\nurl_env = "{POSTGRES}"\ntable = "flights"',
     "iceberg": 'kind = "iceberg"\ntable = "ice.nyc.flights"\nwarehouse = "tables"',
     "small_iceberg": 'kind = "small_iceberg"\ntable = "nyc.flights"\nwarehouse = "tables"',
 }
 
 
-def write_pipeline(home: Path, sink: str, *, buffer: str, entries_max: int, postgres: str = "") -> Path:
+def write_pipeline(home: Path, sink: str, *, buffer: str, entries_max: int) -> Path:
     """Write the pipeline file, with the schema of the first half beside it."""
     (home / "flight.toml").write_text(SCHEMAS[0])
     text = _PIPELINE.replace("{buffer}", buffer).replace("{entries_max}", str(entries_max))
     file = home / "pipeline.toml"
-    file.write_text(text.replace("{sink}", SINKS[sink].replace("{postgres}", postgres)))
+    file.write_text(text.replace("{sink}", SINKS[sink]))
     return file

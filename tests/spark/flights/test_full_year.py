@@ -16,7 +16,7 @@ from tenure.spark.pipeline.notes.history import runs_of
 from tests.spark.crash_cluster import Cluster, running_cluster
 from tests.spark.flights.data_set import real_flights
 from tests.spark.flights.events import write_events
-from tests.spark.flights.pipelines import SCHEMAS, write_pipeline
+from tests.spark.flights.pipelines import POSTGRES, SCHEMAS, write_pipeline
 from tests.spark.flights.producers import producing
 from tests.spark.flights.runs import Runs
 from tests.spark.flights.tables import read_delta, read_iceberg, read_parquet, read_postgres
@@ -49,10 +49,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield found
 
 
-def judged_after_five_kills(home: Path, year: Halves, cluster: Cluster, sink: str, *, postgres: str = "") -> Truth:
+def judged_after_five_kills(home: Path, year: Halves, cluster: Cluster, sink: str) -> Truth:
     """Bring the year into a table, under kills; return what must be in it."""
     url = (home / "buffer").as_uri()
-    file = write_pipeline(home, sink, buffer=url, entries_max=PER_RANGE, postgres=postgres)
+    file = write_pipeline(home, sink, buffer=url, entries_max=PER_RANGE)
     runs = Runs(file, url, seed=SEED, cluster=cluster)
     with Producer(url):  # a pipeline does not make its buffer
         pass
@@ -72,7 +72,7 @@ def judged_after_five_kills(home: Path, year: Halves, cluster: Cluster, sink: st
     assert runs.kills == 5
     for run in runs_of(url, "flights"):
         balances(run, unchecked=tuple(run.figures.unchecked))  # a run that was killed between two tables lacks counts
-    truth = Truth(home, url, [path for half in year for path in half], refuses_nul=bool(postgres))
+    truth = Truth(home, url, [path for half in year for path in half], refuses_nul=sink == "postgres")
     truth.check_buffer()
     truth.check_quarantine()
     print(sink, truth.check_balance())
@@ -89,9 +89,12 @@ def test_delta_holds_the_newest_row_of_each_key(year: Halves, cluster: Cluster, 
     truth.check_newest(read_delta(tmp_path))
 
 
-def test_postgres_holds_each_row_that_was_kept_once(year: Halves, cluster: Cluster, tmp_path: Path) -> None:
+def test_postgres_holds_each_row_that_was_kept_once(
+    year: Halves, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with running_postgres() as url:
-        truth = judged_after_five_kills(tmp_path, year, cluster, "postgres", postgres=url)
+        monkeypatch.setenv(POSTGRES, url)
+        truth = judged_after_five_kills(tmp_path, year, cluster, "postgres")
         truth.check_rows(truth.register("flights", read_postgres(url)))
 
 
