@@ -27,7 +27,6 @@ _CLAIM = 1_000
 _LEASE_MS = 60_000
 _CALLS_PER_MS = 20
 _LONG_MS = 86_400_000
-_ORIGIN = b'{"$dead_letter_from":"q","$dead_letter_deliveries":5,"$dead_letter_reason":"boom"}'
 
 
 class TimedLoop(asyncio.SelectorEventLoop):
@@ -153,9 +152,16 @@ async def _lower_cap(bed: Bed) -> Callable[[], Any]:
 
 
 async def _letters(bed: Bed) -> None:
-    await bed.broker.put_topic("q", {"type": "queue"})
-    await bed.broker.put_topic("dead", {})
-    await bed.fill("dead", record=Record(data=b"x" * 100, meta=_ORIGIN))
+    await bed.broker.put_topic("q", {"type": "queue", "lease_ms": _LONG_MS, "dead_letter": "dead"})
+    await bed.fill()
+    await _give_up(bed)
+
+
+async def _give_up(bed: Bed) -> None:
+    """Make a dead letter, or a parked job, of every job."""
+    for _ in range(bed.jobs // _CLAIM):
+        grant = await bed.broker.claim("q", node="n", max_count=_CLAIM)
+        await bed.broker.nack("q", node="n", lease_id=grant.lease_id, dead=True, reason="boom")
 
 
 async def _redrive_none(bed: Bed) -> Callable[[], Any]:
@@ -176,9 +182,7 @@ async def _redrive_many(bed: Bed) -> Callable[[], Any]:
 async def _redrive_parked(bed: Bed) -> Callable[[], Any]:
     await bed.broker.put_topic("q", {"type": "queue", "lease_ms": _LONG_MS, "dlq_strategy": "block"})
     await bed.fill()
-    for _ in range(bed.jobs // _CLAIM):
-        grant = await bed.broker.claim("q", node="n", max_count=_CLAIM)
-        await bed.broker.nack("q", node="n", lease_id=grant.lease_id, dead=True)
+    await _give_up(bed)
     return lambda: bed.broker.redrive("q", reason_like="no such reason")
 
 

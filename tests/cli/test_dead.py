@@ -115,11 +115,55 @@ def test_redrive_moves_what_is_meant(
 
 def test_redriven_jobs_are_no_dead_letters_any_more(remote: Remote, queue: str, server: Running):
     bury(remote, server, queue, dead_letter=f"{queue}.dead")
-    assert remote.ok("dead", "redrive", queue) == f"{queue}.dead: redriven 3 dead letters\n"
+    assert remote.ok("dead", "redrive", queue) == f"{queue}.dead: redriven 3 dead letters to {queue}\n"
     assert letters(remote, queue) == []
     with server.client() as client:
         client.put(f"/v0/topics/{queue}", json={"type": "queue"})
     assert letters(remote, queue) == [], "they carry their past, but they are at work"
+
+
+def test_a_redrive_names_its_destinations_before_it_goes(remote: Remote, queue: str, server: Running):
+    for name, jobs in (("a", 1), ("b", 2)):
+        bury(remote, server, f"{queue}.{name}", jobs, dead_letter=f"{queue}.dead")
+    a, b, dead = f"{queue}.a", f"{queue}.b", f"{queue}.dead"
+    would = remote.json("dead", "redrive", dead, "--dry-run")
+    assert (would["count"], would["destinations"]) == (3, {a: 1, b: 2})
+    said = f"{dead}: would redrive 3 dead letters: 1 to {a}, 2 to {b}\n"
+    assert remote.ok("dead", "redrive", dead, "--dry-run") == said
+    assert letters(remote, dead) == [1, 2, 3], "a dry run moves nothing"
+    assert "to elsewhere" in remote.ok("dead", "redrive", dead, "--to", "elsewhere", "--dry-run")
+    done = remote("dead", "redrive", dead)
+    assert done.stderr == f"to {a}: 1 dead letter\nto {b}: 2 dead letters\n"
+    assert done.stdout == f"{dead}: redriven 3 dead letters: 1 to {a}, 2 to {b}\n"
+
+
+@pytest.mark.parametrize(("answer", "left"), [(b"n\n", [1, 2]), (b"y\n", [])])
+def test_on_a_terminal_a_redrive_to_several_queues_asks(
+    remote: Remote, queue: str, server: Running, answer: bytes, left: list[int]
+):
+    for name in ("a", "b"):
+        bury(remote, server, f"{queue}.{name}", 1, dead_letter=f"{queue}.dead")
+    code, _, said = on_a_terminal(remote, answer, "redrive", f"{queue}.dead")
+    assert f"to {queue}.a: 1 dead letter\nto {queue}.b: 1 dead letter\nRedrive them?".encode() in said
+    assert code == (1 if left else 0)
+    assert letters(remote, f"{queue}.dead") == left
+
+
+def on_a_terminal(remote: Remote, answer: bytes, *arguments: str) -> tuple[int, bytes, bytes]:
+    """Answer what `tenure dead` asks; returns its exit code, what it printed and what it said on the side."""
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [COMMAND, "dead", *arguments],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=surroundings(TENURE_URL=remote.url),
+    )
+    os.close(theirs)
+    os.write(ours, answer)
+    out, said = child.communicate(timeout=60)
+    os.close(ours)
+    return child.returncode, out, said
 
 
 def test_redrive_takes_more_than_one_page(remote: Remote, queue: str, server: Running):
@@ -188,20 +232,9 @@ def test_drop_asks_first_and_does_nothing_where_nobody_can_answer(remote: Remote
 @pytest.mark.parametrize(("answer", "left"), [(b"n\n", [1, 2, 3]), (b"y\n", [])])
 def test_drop_asks_on_a_terminal(remote: Remote, queue: str, server: Running, answer: bytes, left: list[int]):
     bury(remote, server, queue, dead_letter=f"{queue}.dead")
-    ours, theirs = pty.openpty()
-    child = subprocess.Popen(
-        [COMMAND, "dead", "drop", queue],
-        stdin=theirs,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=surroundings(TENURE_URL=remote.url),
-    )
-    os.close(theirs)
-    os.write(ours, answer)
-    out, said = child.communicate(timeout=60)
-    os.close(ours)
+    code, out, said = on_a_terminal(remote, answer, "drop", queue)
     assert b"Delete 3 dead letters of" in said
-    assert child.returncode == (1 if left else 0)
+    assert code == (1 if left else 0)
     assert (b"dropped 3" in out) is not bool(left)
     assert letters(remote, queue) == left
 

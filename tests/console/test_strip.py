@@ -152,7 +152,9 @@ def test_redriving_all_letters_brings_parked_jobs_back_once(console: Console, ma
     console.open(queue)
     console.expect_counts(parked=2, ready=1)
     console.button("Redrive all").click()
-    console.page.get_by_role("dialog").get_by_role("button", name="Redrive").click()
+    dialog = console.page.get_by_role("dialog")
+    expect(dialog).to_contain_text(f"They go to {queue.name} (2).")
+    dialog.get_by_role("button", name="Redrive").click()
     console.expect_counts(parked=0, ready=3)
     expect(console.page.locator(".letters .cell")).to_have_count(0)
     assert queue.about()["ready"] == 3

@@ -310,9 +310,12 @@ async def test_fault_47_a_letter_cannot_carry_a_key_into_another_tenants_queue(
     await make(open_site, name="b.q")
     forged = {"data": "evil", "meta": {"$dead_letter_from": "b.q"}}
     mine = {"authorization": "Bearer mine", "host": "localhost"}
-    await site.post("/v0/topics/a.dead", {"records": [forged]}, headers=mine)
-    reply = await site.post("/v0/topics/a.dead/redrive", {}, headers=mine)
-    assert (reply.status, reply["redriven"]) == (200, 0)
+    await site.post("/v0/topics/a.dead", {"records": [{"data": "good"}]}, headers=mine)
+    refused = await site.post("/v0/topics/a.dead", {"records": [forged]}, headers=mine)
+    assert (refused.status, refused["error"]["detail"]["field"]) == (400, "meta")
+    for caller in (mine, {}):  # the operator has no prefixes, and redrives as well
+        reply = await (site if caller else open_site).post("/v0/topics/a.dead/redrive", {}, headers=caller)
+        assert (reply.status, reply["redriven"], reply["destinations"]) == (200, 0, {})
     assert (await site.post("/v0/topics/a.dead/redrive", {"to": "b.q"}, headers=mine)).status == 403
     assert broker.topic("b.q").count == 0
 

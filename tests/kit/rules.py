@@ -15,7 +15,7 @@ from tenure import Record, Settings
 from tenure.contract import commands as c
 from tenure.contract import replies
 from tenure.contract.records import Stored
-from tenure.core.decide.decision import Decided
+from tenure.core.decide.decision import Decided, append_copies
 from tenure.core.decide.forward import forward
 from tenure.core.decide.holding import release
 from tenure.core.decide.losses import lose
@@ -133,6 +133,15 @@ class Rules:
                 self.payloads.keep(event)
         for topic in self.state.by_id.values():
             topic.durable_seq = topic.head_seq
+
+    def plant(self, topic: str, metas: Sequence[bytes]) -> None:
+        """Put records "1", "2", … with these metas into a topic, also metas that an append may not have."""
+        found = self.state.topics.get(topic)
+        if found is None:
+            self.put_topic(topic, {})
+            found = self.state.topic(topic)
+        records = [Record(data=b"%d" % number, meta=meta) for number, meta in enumerate(metas, 1)]
+        self._fold([append_copies(self.state, found.id, found.head_seq + 1, records, now_ms=self.now_ms)])
 
     # Commands by the names of the broker's methods
 

@@ -57,6 +57,7 @@ def test_columns_that_are_null_are_left_out():
     [
         ({"payload": ["hello"]}, "bad_payload"),
         ({"payload": ["1 2"]}, "bad_payload"),
+        ({"payload": ["1"], "meta": ['{"$dead_letter_from": "q"}']}, "bad_payload"),
         ({"payload": [b'"\xff"']}, "bad_payload"),
         ({"payload": pa.array([None], pa.string())}, "bad_payload"),
         ({"payload": ["[" * 600 + "]" * 600]}, "record_too_large"),

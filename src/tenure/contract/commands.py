@@ -209,7 +209,7 @@ class Extend(OfHolder[replies.Extended], frozen=True, kw_only=True, gc=False):
 
 
 class RedriveFields(Command[replies.Redriven], frozen=True, kw_only=True):
-    """Put dead letters back to work: all, or those that every condition takes."""
+    """Put dead letters back to work: all, or those that every condition takes; ``dry_run`` only names them."""
 
     repeat = Repeat.NEVER
 
@@ -219,6 +219,7 @@ class RedriveFields(Command[replies.Redriven], frozen=True, kw_only=True):
     reason_like: str | None = None
     limit: Limit | None = None
     reset_deliveries: bool = True
+    dry_run: bool = False
 
 
 class Redrive(RedriveFields, frozen=True, kw_only=True):

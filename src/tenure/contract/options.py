@@ -72,7 +72,7 @@ class RedriveOptions(TypedDict, total=False):
     """Options of a redrive: another queue than the origin, and conditions, all of which a dead letter must meet.
 
     ``match`` is a condition on the tag, ``reason_like`` a part of the reason. ``reset_deliveries`` counts deliveries
-    from zero again.
+    from zero again. ``dry_run`` moves nothing, and answers what would go where.
     """
 
     to: str | None
@@ -80,6 +80,7 @@ class RedriveOptions(TypedDict, total=False):
     reason_like: str | None
     limit: int | None
     reset_deliveries: bool
+    dry_run: bool
 
 
 class RouterOptions(TypedDict, total=False):

@@ -1,16 +1,20 @@
 """Provenance of a dead letter: keys in its ``meta`` that name its queue, its job, its deliveries and the reason.
 
-Any producer may write any ``meta``, so reading trusts nothing: a key with an impossible value counts as absent.
+The broker alone writes them: an append whose ``meta`` has such a key is refused, or a producer could send a job to a
+queue that it does not reach by the hand of an operator who redrives. Reading still trusts nothing, as a log may hold
+letters from before that rule: a key with an impossible value counts as absent.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-__all__ = ["KEYS", "Provenance", "read", "stamp"]
+__all__ = ["KEYS", "Provenance", "read", "reserved_key", "stamp"]
 
+_RESERVED: Final = "$dead_letter_"
 _FROM: Final = "$dead_letter_from"
 _DELIVERIES: Final = "$dead_letter_deliveries"
 _SRC_SEQ: Final = "$dead_letter_src_seq"
@@ -38,6 +42,14 @@ class Provenance(NamedTuple):
     reason: str
     lost: int = 0
     tries: int = 0
+
+
+def reserved_key(keys: Iterable[str]) -> str | None:
+    """Return the first key that only the broker may write into a ``meta``, or None."""
+    for key in keys:
+        if key.startswith(_RESERVED):
+            return key
+    return None
 
 
 def stamp(meta: bytes | None, provenance: Provenance) -> bytes:

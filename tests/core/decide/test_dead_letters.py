@@ -167,7 +167,7 @@ def test_a_job_declared_dead_is_parked_where_the_strategy_says_so(rules: Rules) 
 def test_metas_of_any_shape_survive_the_stamping(rules: Rules) -> None:
     make_queue(rules, dead_letter="dead")
     odd = [b'{"$dead_letter_from": 7, "x": 1}', b'{"a":' + b"[" * 500 + b"]" * 500 + b"}", b'{"n":1e999}']
-    rules.produce("q", [Record(data=b"%d" % i, meta=text) for i, text in enumerate(odd)])
+    rules.plant("q", odd)
     rules.claim("q", node="w", max_count=9)
     assert (rules.nack("q", node="w", seqs=[1, 2, 3], dead=True)).count == 3
     letters = read(rules, "dead")
@@ -216,7 +216,7 @@ def test_jobs_that_keep_their_count_are_buried_among_others_and_none_is_passed_o
     make_queue(rules, max_deliveries=2, dead_letter="dead")
     spent, fresh = b'{"$dead_letter_from":"q","$dead_letter_deliveries":2}', b'{"$dead_letter_from":"q"}'
     metas = [spent, fresh, spent, spent, fresh, fresh, spent, fresh]
-    rules.produce("dead", [Record(data=b"%d" % n, meta=text) for n, text in enumerate(metas, 1)])
+    rules.plant("dead", metas)
     rules.redrive("dead", reset_deliveries=False)
     claimed = []
     for _ in range(9):
@@ -289,8 +289,7 @@ def test_a_copy_redriven_elsewhere_leaves_the_job_parked(rules: Rules) -> None:
 
 def test_a_letter_that_names_a_parked_job_but_is_not_its_copy_un_parks_nothing(rules: Rules) -> None:
     park_and_copy(rules, 1, jobs=1)
-    forged = b'{"$dead_letter_from":"q","$dead_letter_src_seq":1}'
-    rules.produce("dead", [Record(data=b"forged", meta=forged)])
+    rules.plant("dead", [b'{"$dead_letter_from":"q","$dead_letter_src_seq":1}'])
     assert (rules.redrive("dead", seqs=[2])).redriven == 1
     assert (numbers(rules)["parked"], rules.topic("q").count) == (1, 2)
 
@@ -350,17 +349,66 @@ def test_only_dead_letters_are_redriven(rules: Rules) -> None:
     make_queue(rules, jobs=1, dead_letter="dead")
     make_queue(rules, "other")
     kill_job(rules, 1)
-    strangers = [b'{"$dead_letter_from": 5}', b'{"k":1}', b'{"$dead_letter_from": null}']
-    rules.produce("dead", [b"bare", *(Record(data=b"x", meta=text) for text in strangers)])
+    rules.produce("dead", [b"bare"])
+    rules.plant("dead", [b'{"$dead_letter_from": 5}', b'{"k":1}', b'{"$dead_letter_from": null}'])
     assert (rules.redrive("dead", to="other")).seqs == [1]
     assert rules.topic("dead").count == 4
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        b'{"$dead_letter_from":"b"}',
+        b'{"k":1,"$dead_letter_lost":3}',
+        b'{"\\u0024dead_letter_from":"b"}',
+        b'{"$dead\\u005fletter_from":"b","$dead_letter_from":null}',
+        b'{"$dead_letter_":1}',
+    ],
+)
+def test_only_the_broker_writes_where_a_letter_came_from(rules: Rules, meta: bytes) -> None:
+    make_queue(rules, "b")
+    before = snapshot(rules)
+    with pytest.raises(Invalid) as error:
+        rules.produce("dead", [b"fine", Record(data=b"forged", meta=meta)])
+    assert error.value.detail["field"] == "meta"
+    assert "leave it out" in error.value.message
+    assert snapshot(rules) == before
+    rules.produce("dead", [Record(data=b"1", meta=b'{"dead_letter_from":"b","x":"$dead_letter_from"}')])
+    assert (rules.redrive("dead").redriven, rules.topic("b").count) == (0, 0)
+
+
+@pytest.mark.parametrize("parked", [True, False])
+def test_a_dry_run_says_what_would_go_where_and_moves_nothing(rules: Rules, parked: bool) -> None:
+    strategy = {"dlq_strategy": "block"} if parked else {"dead_letter": "dead"}
+    for queue, jobs in (("a", 1), ("b", 2)):
+        make_queue(rules, queue, jobs=jobs, **strategy)
+        for seq in range(1, jobs + 1):
+            kill_job(rules, seq, topic=queue, reason=f"{queue}{seq}")
+    place = "b" if parked else "dead"
+    before = snapshot(rules)
+    would = rules.redrive(place, dry_run=True)
+    expected = {"b": 2} if parked else {"a": 1, "b": 2}
+    assert (would.redriven, would.destinations, len(would.seqs)) == (0, expected, sum(expected.values()))
+    assert rules.redrive(place, dry_run=True, limit=1).seqs == [1]
+    assert rules.redrive(place, dry_run=True, reason_like="b2").destinations == {"b": 1}
+    assert snapshot(rules) == before
+    done = rules.redrive(place)
+    assert (done.redriven, done.seqs, done.destinations) == (len(would.seqs), would.seqs, expected)
+
+
+def test_a_dry_run_names_no_queue_beyond_the_caller_and_counts_the_place_given(rules: Rules) -> None:
+    for queue in "ab":
+        make_queue(rules, queue, jobs=1, dead_letter="dead")
+        kill_job(rules, 1, topic=queue)
+    assert rules.redrive("dead", dry_run=True, reaches=lambda name: name == "a").destinations == {"a": 1}
+    assert rules.redrive("dead", dry_run=True, to="a").destinations == {"a": 2}
 
 
 @pytest.mark.parametrize("count", ["7", '"many"', "-1", "1e999", "[]", "null", "99999999999999999999"])
 def test_a_forged_count_does_no_harm(rules: Rules, count: str) -> None:
     make_queue(rules)
     forged = f'{{"$dead_letter_from":"q","$dead_letter_deliveries":{count},"$dead_letter_reason":{count}}}'
-    rules.produce("dead", [Record(data=b"1", meta=forged.encode())])
+    rules.plant("dead", [forged.encode()])
     assert (rules.redrive("dead", reset_deliveries=False)).redriven == 1
     claim = rules.claim("q", node="w")
     assert claim.deliveries(1) == (8 if count == "7" else 1)

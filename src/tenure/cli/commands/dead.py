@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from array import array
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -41,6 +42,8 @@ Limit = Annotated[int, typer.Option("--limit", min=1, max=_LETTERS_MAX, help="At
 Parked = Annotated[
     bool | None, typer.Option("--parked/--letters", help="Jobs parked in the queue, or letters [what there can be].")
 ]
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @dead.command("list")
@@ -97,12 +100,16 @@ def _redrive(
     keep_deliveries: Annotated[
         bool, typer.Option("--keep-deliveries", help="Do not count their deliveries from zero again.")
     ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go where.")] = False,
+    yes: Yes = False,
     parked: Parked = None,
     *,
     target: Target,
     as_json: bool,
 ) -> None:
-    """Put dead letters back to work, each in one step. Exit code 4 where there was none."""
+    """Put dead letters back to work, each in one step. Where they go to another queue than named, it says so before; on
+    a terminal it asks, where that is more than one. Exit code 4 where there was none.
+    """
     chosen = _selection(seqs, match, reason_like)
 
     def find(client: Client) -> Shown:
@@ -115,8 +122,14 @@ def _redrive(
                 place.topic, seqs=part, to=to, limit=len(part), reset_deliveries=not keep_deliveries
             ).redriven
 
-        moved = _each_part(_seqs_of(place, chosen, limit), move, what="redrive")
-        return {"verb": "redriven", "topic": place.topic, "count": moved}, OK if moved else EMPTY
+        found, destinations = _bound_for(place, chosen, limit, to)
+        about = {"topic": place.topic, "destinations": destinations}
+        if dry_run:
+            return {"verb": "would redrive", "count": len(found), **about}, OK if found else EMPTY
+        if not yes and destinations.keys() - {queue, to}:
+            _name_destinations(destinations)
+        moved = _each_part(found, move, what="redrive")
+        return {"verb": "redriven", "count": moved, **about}, OK if moved else EMPTY
 
     raise typer.Exit(ask(target, find, _show_count, as_json=as_json))
 
@@ -129,7 +142,7 @@ def _drop(
     match: Match = None,
     reason_like: ReasonLike = None,
     limit: Limit = _LETTERS_MAX,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     parked: Parked = None,
     *,
     target: Target,
@@ -154,6 +167,23 @@ def _selection(seqs: list[int] | None, match: str | None, reason_like: str | Non
         return selection_of(seqs, match, reason_like)
     except Invalid as error:
         raise typer.BadParameter(error.message) from None
+
+
+def _bound_for(place: Place, chosen: Selection, limit: int, to: str | None) -> tuple[array[int], dict[str, int]]:
+    """Return the seqs of the chosen letters, and how many of them go to each queue."""
+    seqs, destinations = array("Q"), Counter[str]()
+    for letter in place.letters(chosen, limit=limit):
+        seqs.append(letter.seq)
+        destinations[to or letter.source] += 1
+    return seqs, dict(sorted(destinations.items()))
+
+
+def _name_destinations(destinations: dict[str, int]) -> None:
+    """Name on stderr where the letters go. Ask on a terminal, where that is more than one queue: Abort at a no."""
+    for name, number in destinations.items():
+        typer.echo(f"to {name}: {count(number, 'dead letter')}", err=True)
+    if len(destinations) > 1 and sys.stdin.isatty():
+        typer.confirm("Redrive them?", abort=True, err=True)
 
 
 def _seqs_of(place: Place, chosen: Selection, limit: int) -> array[int]:
@@ -206,7 +236,14 @@ def _row(letter: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _show_count(console: Console, found: Payload) -> None:
+    """Print how many letters were touched, and where they went."""
     number = count(found["count"], "dead letter")
-    console.print(
-        f"{found['topic']}: {found['verb']} {number}" if found["count"] else f"{found['topic']}: nothing to do"
-    )
+    done = f"{found['verb']} {number}{_where(found)}" if found["count"] else "nothing to do"
+    console.print(f"{found['topic']}: {done}", markup=False)
+
+
+def _where(found: Payload) -> str:
+    destinations = found.get("destinations", {})
+    if len(destinations) > 1:
+        return ": " + ", ".join(f"{number:,} to {name}" for name, number in destinations.items())
+    return "".join(f" to {name}" for name in destinations)

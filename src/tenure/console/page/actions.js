@@ -51,6 +51,12 @@ export function redrive(topic, seqs) {
   return call("POST", topicPath(topic, "/redrive"), { seqs });
 }
 
+/** Return where the oldest dead letters would go, as `[[topic, count], …]`: those of one request. */
+export async function destinationsOf(topic) {
+  const { destinations } = await call("POST", topicPath(topic, "/redrive"), { limit: REDRIVE_MAX, dry_run: true });
+  return Object.entries(destinations);
+}
+
 /** Redrive `count` dead letters (or parked jobs), the oldest first, a thousand at a time. */
 export async function redriveAll(topic, count) {
   const done = { redriven: 0, to: "" };

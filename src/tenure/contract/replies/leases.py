@@ -59,12 +59,16 @@ class Extended(msgspec.Struct, frozen=True):
 
 
 class Redriven(msgspec.Struct, frozen=True):
-    """How many dead letters went back to work, and where to."""
+    """How many dead letters went back to work, and where to: ``destinations`` counts those of each topic.
+
+    A dry run has the seqs and destinations of what would go, and has redriven 0.
+    """
 
     topic: str
     redriven: int
     to: str = ""
     seqs: list[int] = []
+    destinations: dict[str, int] = {}
 
 
 class LeaseRow(msgspec.Struct, frozen=True):

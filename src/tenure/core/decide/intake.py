@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tenure.contract.names import check_key, check_node, check_tag
+from tenure.contract.names import check_key, check_node, check_tag, describe_value
+from tenure.contract.provenance import reserved_key
 from tenure.contract.records import Record
 from tenure.core.events import AppendExtra
 from tenure.core.records import Packed, pack
@@ -94,16 +95,19 @@ def _check_times(index: int, record: Record, settings: Settings) -> None:
 
 
 def _check_meta(meta: bytes, settings: Settings) -> None:
-    """Raise Invalid unless a ``meta`` is the text of a JSON object within the limits."""
+    """Raise Invalid unless a ``meta`` is the text of a JSON object within the limits, without keys of the broker."""
     if type(meta) is not bytes or len(meta) > settings.meta_bytes_max:
         raise Invalid(f"meta must be bytes, at most {settings.meta_bytes_max}", limit="meta_bytes_max")
     try:
         meta.decode()  # the decoder looks at syntax only
-        keys = len(_decode_meta(meta))
+        keys = _decode_meta(meta)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise Invalid("meta must be a JSON object") from None
-    if keys > settings.meta_keys_max:
-        raise Invalid(f"meta has {keys} keys: at most {settings.meta_keys_max}", limit="meta_keys_max")
+    if len(keys) > settings.meta_keys_max:
+        raise Invalid(f"meta has {len(keys)} keys: at most {settings.meta_keys_max}", limit="meta_keys_max")
+    reserved = reserved_key(keys)
+    if reserved is not None:
+        raise Invalid(f"meta: {describe_value(reserved)} is written by the broker alone: leave it out", field="meta")
 
 
 def _too_large(index: int, size: int, settings: Settings) -> Invalid:

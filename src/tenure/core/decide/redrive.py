@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from typing import Final, NamedTuple
 
@@ -41,6 +42,8 @@ def redrive(state: State, command: Redrive, now_ms: int, payloads: Payloads) -> 
     provenance kept. One that cannot be read stays where it is. It stops before the first one that cannot move; where
     that is the very first, it raises why: NotFound for a target that is gone, Overloaded for one that is full.
 
+    A ``dry_run`` moves none: it answers which would go where, as far as there is room for them.
+
     A job that ``block_and_dlq`` parked and copied is one job: whichever of the two is redriven into the queue, the
     parked one becomes claimable and the copy is removed, in one batch. With another ``to`` the copy alone moves.
     """
@@ -62,12 +65,14 @@ class _Wanted(NamedTuple):
     reaches: Reaches | None
     limit: int
     reset: bool
+    dry: bool
 
 
 def _parse_wanted(command: Redrive, settings: Settings) -> _Wanted:
     limit, seqs, match = command.limit, command.seqs, command.match
     limit = settings.claim_max if limit is None else min(check_whole(limit, "limit", least=1), settings.records_max)
     check_flag(command.reset_deliveries, "reset_deliveries")
+    check_flag(command.dry_run, "dry_run")
     check_reaches(command.reaches)
     if seqs is not None:
         check_seqs(seqs, count_max=settings.records_max, limit="records_max")
@@ -78,7 +83,7 @@ def _parse_wanted(command: Redrive, settings: Settings) -> _Wanted:
         seqs=set(seqs) if seqs is not None else None,
         reason_like=command.reason_like,
     )
-    return _Wanted(letters, command.reaches, limit, command.reset_deliveries)
+    return _Wanted(letters, command.reaches, limit, command.reset_deliveries, command.dry_run)
 
 
 def _unpark(
@@ -93,11 +98,11 @@ def _unpark(
             break
         parked = {seq: topic.queue.parked[seq] for seq in window if seq in topic.queue.parked}
         seqs = _select_parked(topic, parked, wanted, payloads)[: wanted.limit - len(resumed)]
-        if seqs:
+        if seqs and not wanted.dry:
             level = max(level, (yield from _resume(state, topic, seqs, now_ms, payloads, reset=wanted.reset)))
-            resumed += seqs
+        resumed += seqs
         now_ms = yield []
-    return replies.Redriven(topic.name, len(resumed), topic.name, resumed), level
+    return _reply(topic, dict.fromkeys(resumed, topic.name), wanted, to=topic.name), level
 
 
 def _windows(topic: Topic, seqs: Set[int] | None) -> Iterator[Sequence[int]]:
@@ -171,24 +176,28 @@ def _send_back(
             now_ms = yield from until_present(state, topic, now_ms)
             if not _is_free(state, topic, letter.seq):
                 continue
-            try:
-                moved_level = yield from _move(
-                    state, topic, letter, target, now_ms, payloads, origin=origin, reset=wanted.reset
-                )
-            except (NotFound, Overloaded):
-                if not moved:
-                    raise
-                return _sent_back(topic, moved, to), level
-            level = max(level, moved_level, LEVELS[topic.config.durability])
+            if not wanted.dry:
+                try:
+                    moved_level = yield from _move(
+                        state, topic, letter, target, now_ms, payloads, origin=origin, reset=wanted.reset
+                    )
+                except (NotFound, Overloaded):
+                    if not moved:
+                        raise
+                    return _reply(topic, moved, wanted, to=to), level
+                level = max(level, moved_level, LEVELS[topic.config.durability])
             moved[letter.seq] = target
             if len(moved) == wanted.limit:
-                return _sent_back(topic, moved, to), level
+                return _reply(topic, moved, wanted, to=to), level
             now_ms = yield []
-    return _sent_back(topic, moved, to), level
+    return _reply(topic, moved, wanted, to=to), level
 
 
-def _sent_back(topic: Topic, moved: dict[int, str], to: str | None) -> replies.Redriven:
-    return replies.Redriven(topic.name, len(moved), ",".join(sorted(set(moved.values()))) or (to or ""), list(moved))
+def _reply(topic: Topic, moved: dict[int, str], wanted: _Wanted, *, to: str | None) -> replies.Redriven:
+    """Return the reply about letters and where each went, or in a dry run would go."""
+    destinations = dict(sorted(Counter(moved.values()).items()))
+    done = 0 if wanted.dry else len(moved)
+    return replies.Redriven(topic.name, done, ",".join(destinations) or (to or ""), list(moved), destinations)
 
 
 def _read_letters(topic: Topic, window: Sequence[int], payloads: Payloads) -> Iterator[tuple[Stored, Provenance]]:
@@ -205,7 +214,7 @@ def _is_wanted(letter: Stored, origin: Provenance, wanted: _Wanted, topic: Topic
         return False
     if target == topic.name:
         return False  # already back at work here
-    return wanted.reaches is None or wanted.reaches(target)  # any producer may write any origin into a letter
+    return wanted.reaches is None or wanted.reaches(target)
 
 
 def _is_free(state: State, topic: Topic, seq: int) -> bool:

@@ -39,7 +39,7 @@ def redrive(_: Context, call: Call) -> Redrive:
     """Build the command that puts dead letters back to work.
 
     A letter names the queue that it came from, and every caller that may write can have written that name: so each
-    letter is checked against the key's prefixes (fault 47).
+    Each letter is checked against the key's prefixes by the queue that it goes to (fault 47).
     """
     topic = check_topic_name(call.names["topic"])
     fields = _read_redrive(call.request)

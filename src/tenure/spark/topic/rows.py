@@ -15,6 +15,7 @@ import msgspec
 from tenure.client.plan.encode import RecordText, record_text
 from tenure.contract import records
 from tenure.contract.names import check_node, check_tag
+from tenure.contract.provenance import reserved_key
 from tenure.errors import Invalid, TenureError
 
 if TYPE_CHECKING:
@@ -141,11 +142,14 @@ def _check_about(row: Mapping[str, Any]) -> None:
 def _check_meta(meta: bytes) -> None:
     try:
         meta.decode()
-        keys = len(_decode_meta(meta))
+        keys = _decode_meta(meta)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise Invalid("its meta must be a JSON object") from None
-    if len(meta) > _META_BYTES_MAX or keys > _META_KEYS_MAX:
+    if len(meta) > _META_BYTES_MAX or len(keys) > _META_KEYS_MAX:
         raise Invalid(f"its meta must have at most {_META_BYTES_MAX} bytes and {_META_KEYS_MAX} keys")
+    reserved = reserved_key(keys)
+    if reserved is not None:
+        raise Invalid(f"its meta has {reserved}, which the broker alone writes: leave it out")
 
 
 def _bad_columns(message: str) -> Invalid:

@@ -1,7 +1,7 @@
 // The dead-letter strip: the dead letters of this queue, newest first, with redrive and delete.
 
 import { ask, call, topicPath } from "../api.js";
-import { guarded, redrive, redriveAll, remove } from "../actions.js";
+import { destinationsOf, guarded, redrive, redriveAll, remove } from "../actions.js";
 import { h, swap } from "../dom.js";
 import { whole } from "../format.js";
 import { member } from "../json_text.js";
@@ -83,10 +83,19 @@ export function letters(queue) {
   }
 
   async function backAll(count) {
-    const words = `They go back to the queues they came from, where workers take them at once. Where the cause is not gone, they will be back here.`;
+    const to = await runAndToast(() => destinationsOf(topic));
+    if (to === undefined) return;
+    const words = `${destinationWords(to, count)} Workers take them at once. Where the cause is not gone, they will be back here.`;
     if (!(await confirmed(`Redrive ${whole(count)} dead ${count === 1 ? "letter" : "letters"}?`, words, "Redrive", "primary"))) return;
     await runAndToast(() => redriveAll(topic, count), backWords);
     await load(topic);
+  }
+
+  /** Name the queues that the letters go to; of very many, those of the oldest. */
+  function destinationWords(to, count) {
+    const named = to.map(([name, letters]) => `${name} (${whole(letters)})`).join(", ") || "nowhere: none of them can go back";
+    const told = to.reduce((sum, [, letters]) => sum + letters, 0);
+    return told < count && told > 0 ? `The oldest ${whole(told)} go to ${named}; each of the others to the queue it came from.` : `They go to ${named}.`;
   }
 
   function backWords({ redriven, to }) {
