@@ -95,6 +95,30 @@ async def test_a_live_lease_can_be_acked_while_others_of_its_queue_run_out(broke
     }
 
 
+@pytest.mark.parametrize("look", [False, True])
+async def test_what_came_in_time_is_in_time_however_much_ended_before_it(
+    broker: Broker, clock: ManualClock, look: bool
+) -> None:
+    """The clock passes the deadline of four leases while an ack, a nack and an extend wait; the fourth comes late."""
+    await make_queue(broker, jobs=JOBS + 4)
+    mine = await broker.claim("q", node="w", lease_ms=1_050, max_count=4)
+    for _ in range(JOBS):
+        await broker.claim("q", node="dies", lease_ms=1_000)
+    clock.advance(1_001)
+    acked = broker.ack("q", node="w", seqs=mine.seqs[:1])
+    nacked = broker.nack("q", node="w", seqs=mine.seqs[1:2], delay_ms=90_000)
+    extended = broker.extend("q", node="w", seqs=mine.seqs[2:3], lease_ms=90_000)
+    clock.advance(100)
+    late = broker.ack("q", node="w", seqs=mine.seqs[3:])
+    for _ in range(10 * JOBS if look else 0):  # a look shows how far the queue has come, and takes it no further
+        broker.topic("q")
+    assert broker.metrics.expired < JOBS, "they all wait"
+    in_time = [(await acked).skipped, (await nacked).skipped, (await extended).skipped]
+    assert (in_time, (await late).skipped) == ([[], [], []], mine.seqs[3:])
+    assert [broker.job("q", seq).state for seq in (2, 3, 4)] == ["delayed", "in_flight", "ready"]
+    assert broker.job("q", 4).history[-1].end == "expired"
+
+
 async def test_commands_that_wait_for_a_queue_run_in_their_order(broker: Broker, clock: ManualClock) -> None:
     await make_queue(broker, jobs=JOBS + 1)
     alive = await broker.claim("q", node="w", lease_ms=60_000)
@@ -123,6 +147,15 @@ async def test_a_long_poll_is_served_once_its_queue_has_caught_up(broker: Broker
     waiting = asyncio.ensure_future(broker.claim("q", node="w", max_count=5, wait_ms=30_000))
     await turns_until(broker, waiting)
     assert waiting.result().seqs == [1, 2, 3, 4, 5]
+
+
+async def test_long_polls_whose_time_is_up_meanwhile_are_answered_once_their_queue_has_caught_up(
+    broker: Broker, clock: ManualClock
+) -> None:
+    await held_queue(broker, clock, jobs=50)
+    polls = [broker.claim("q", node=f"w{number}", max_count=30, wait_ms=1) for number in range(3)]
+    clock.advance(2)
+    assert sum([len((await poll).jobs) for poll in polls]) == 50
 
 
 async def test_a_stream_is_served_once_its_queue_has_caught_up(broker: Broker, clock: ManualClock) -> None:

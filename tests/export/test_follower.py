@@ -96,6 +96,8 @@ async def test_a_trimmed_log_is_told_as_a_gap_and_topics_come_back_with_their_ba
         while min(segment.number for segment in broker._engine.log.segments()) < 4:
             await life(broker, clock, random, steps=50)
             await broker.synced()
+        await broker.produce("other", [b"1"])
+        await broker.synced()
         behind = polled(follower)
         assert (behind[0].event, behind[0].reason) == ("gap", "trimmed")
         assert behind[0].first_batch is not None

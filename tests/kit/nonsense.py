@@ -239,6 +239,7 @@ BAD: dict[str, dict[str, list[Any]]] = {
         "reason_like": REASON,
         "limit": [*NOT_WHOLE, 0],
         "reset_deliveries": NOT_FLAG,
+        "dry_run": NOT_FLAG,
         "reaches": REACHES,
     },
     "synced": {},

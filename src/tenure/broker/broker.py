@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from typing import TypeVar, cast
 
 from tenure.broker.answer import Answer
@@ -187,24 +188,48 @@ class Broker(CommandMethods):
                 else self._engine.run(command)
             )
         except CatchingUp as behind:
-            answer = serving.long_commands.run_later(behind, lambda: self.run(command))
-            serving.settle()
-            return answer
+            return self._run_later(behind, command)
         except EarlyConflict as refusal:
             return serving.long_commands.refuse_later(refusal)
-        if serving.streams.by_node and isinstance(command, OfHolder):
-            serving.streams.note_sign_of_life(cast("Settled | Extended", answer.reply), command.node)
-        if serving.graces.waiting:
-            self._end_graces(command)
+        if serving.streams.by_node or serving.graces.waiting:
+            self._note_life(command, answer.reply)
         serving.settle()
         return answer
 
-    def _end_graces(self, command: Command[T]) -> None:
-        """End the grace of a node that sends a request, or that another one says has ended."""
+    def _run_later(self, behind: CatchingUp, command: Command[T]) -> Answer[T]:
+        """Run a command when its topic has caught up with the present; it is judged by that."""
+        answer = self._serving.long_commands.run_later(behind, partial(self._run_as_of, command))
+        self._serving.settle()
+        return answer
+
+    def _run_as_of(self, command: Command[T], came_ms: int) -> Answer[T]:
+        """Run a command that has waited for its topic. One in steps lets time pass itself, between them."""
+        serving = self._serving
+        if command.__class__ in STEPPED:
+            return self.run(command)
+        if serving.must_check:
+            serving.check_open()
+        try:
+            answer = self._engine.run_as_of(command, came_ms)
+        except CatchingUp as behind:
+            return self._run_later(behind, command)
+        except EarlyConflict as refusal:
+            return serving.long_commands.refuse_later(refusal)
+        self._note_life(command, answer.reply)
+        serving.settle()
+        return answer
+
+    def _note_life(self, command: Command[T], reply: T) -> None:
+        """Note that the node of a command lives, or that another one says it has ended: that ends its grace."""
+        serving = self._serving
+        if serving.streams.by_node and isinstance(command, OfHolder):
+            serving.streams.note_sign_of_life(cast("Settled | Extended", reply), command.node)
+        if not serving.graces.waiting:
+            return
         if isinstance(command, EndNode):
-            self._serving.graces.ended(command.node, command.topic)
+            serving.graces.ended(command.node, command.topic)
         elif isinstance(command, (OfHolder, Begin)):
-            self._serving.graces.heard(command.node)
+            serving.graces.heard(command.node)
 
     def _look(self, command: Command[T]) -> T:
         """Run a command that only looks: its reply waits for no write."""

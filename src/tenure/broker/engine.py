@@ -266,6 +266,10 @@ class Engine:
                 return Answer(reply, self.commit(events), level, self.durability)
         return self.carry_out(decided)
 
+    def run_as_of(self, command: Command[T], came_ms: int) -> Answer[T]:
+        """Run a command by the time at which it came: its topic has caught up with that, and no further."""
+        return self.carry_out(DECIDES[command.__class__](self.state, command, came_ms, self.reader))
+
     def carry_out(self, decided: Decided[T]) -> Answer[T]:
         """Log and fold what was decided, all steps of it, and return the answer."""
         if isinstance(decided, tuple):

@@ -86,14 +86,17 @@ class LongCommands:
             return True
         return done
 
-    def run_later(self, behind: CatchingUp, run: Callable[[], Answer[T]]) -> Answer[T]:
-        """Run a command when its topic has caught up. Raises Overloaded where as many callers wait as may."""
+    def run_later(self, behind: CatchingUp, run: Callable[[int], Answer[T]]) -> Answer[T]:
+        """Run a command, as of now, when its topic has caught up: ``run`` gets the time that it is now.
+
+        Raises Overloaded where as many callers wait as may.
+        """
         topic = self._engine.state.find(behind.topic)
         if topic is None:
             raise behind
         self._check_waiters()
         postponed: Postponed[T] = self._postpone()
-        self._catch_up.then(topic, lambda: self._run(postponed, run))
+        self._catch_up.then(topic, lambda came_ms: self._run(postponed, run, came_ms))
         return postponed.answer
 
     def refuse_later(self, refusal: EarlyConflict) -> Answer[Any]:
@@ -108,12 +111,12 @@ class LongCommands:
         durability.when_reached(batch, refusal.level, lambda error: postponed.refuse(error or conflict))
         return postponed.answer
 
-    def _run(self, postponed: Postponed[T], run: Callable[[], Answer[T]]) -> None:
+    def _run(self, postponed: Postponed[T], run: Callable[[int], Answer[T]], came_ms: int) -> None:
         if postponed.is_abandoned or postponed not in self._waiting:
             self._waiting.discard(postponed)
             return
         try:
-            self._give(postponed, run())
+            self._give(postponed, run(came_ms))
         except TenureError as error:
             self._refuse(postponed, error)
 

@@ -153,12 +153,14 @@ class ServingLoop:
 
     # Claims
 
-    def claim(self, topic: Topic, command: Claim) -> Answer[Grant]:
-        """Run a claim before those that wait. Where it dead-lettered jobs, these are served in the next turn."""
+    def claim(self, topic: Topic, command: Claim, *, came_ms: int | None = None) -> Answer[Grant]:
+        """Run a claim before those that wait; one that waited for its topic, as of when it came. Where it dead-lettered
+        jobs, these are served in the next turn.
+        """
         if self.must_check:
             self.check_open()
         dead_lettered = self.engine.totals.dead_lettered
-        answer = self.engine.run(command)
+        answer = self.engine.run(command) if came_ms is None else self.engine.run_as_of(command, came_ms)
         if self.engine.totals.dead_lettered > dead_lettered:
             self.coordinator.rest(topic)
         return answer
@@ -194,23 +196,23 @@ class ServingLoop:
     def give_back(self, grant: Grant) -> None:
         """Give back the jobs of a grant that its caller did not get. What cannot be given back expires."""
         if grant.lease and not self.is_closed:
-            self._let_go(lambda: self.engine.carry_out(give_back(self.engine.state, grant, self.engine.now())))
+            self._let_go(lambda now_ms: self.engine.carry_out(give_back(self.engine.state, grant, now_ms)))
 
     def release(self, topic: Topic, numbers: Sequence[int]) -> None:
         """Give back leases whose connection is gone. What cannot be given back expires."""
         if not self.is_closed:
-            self._let_go(lambda: self.engine.carry_out(release(self.engine.state, topic, numbers, self.engine.now())))
+            self._let_go(lambda now_ms: self.engine.carry_out(release(self.engine.state, topic, numbers, now_ms)))
 
     def lose(self, topic: Topic, numbers: Sequence[int]) -> None:
         """Lose leases whose worker has been silent for its whole grace. What cannot be lost now expires."""
         if not self.is_closed:
-            self._let_go(lambda: self.engine.carry_out(lose(self.engine.state, topic, numbers, self.engine.now())))
+            self._let_go(lambda now_ms: self.engine.carry_out(lose(self.engine.state, topic, numbers, now_ms)))
 
-    def _let_go(self, run: Callable[[], Answer[None]]) -> None:
+    def _let_go(self, run: Callable[[int], Answer[None]]) -> None:
         """Give jobs back, on a queue that is behind after it has caught up."""
         with suppress(TenureError):  # no room, or the log has failed
             try:
-                run()
+                run(self.engine.now())
             except CatchingUp as behind:
                 self.long_commands.run_later(behind, run)
         self.settle()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tenure.broker.answer import Answer
@@ -72,18 +74,24 @@ class ClaimWaiter:
         """Claim what is ready when the time is up; answer with an empty claim or an error where nothing is. On a queue
         that is behind, do so when it has caught up.
         """
+        self._claim_now(self._serving.claim)
+
+    def _claim_now(self, claim: Callable[[Topic, Claim], Answer[Grant]]) -> None:
         if self.future.done():
             return
         try:
-            answer = self._serving.claim(self._topic, self.claim)
+            answer = claim(self._topic, self.claim)
         except CatchingUp:
-            self._serving.catch_up.then(self._topic, self._time_up)
+            self._serving.catch_up.then(self._topic, self._claim_as_of)
             return
         except TenureError as error:
             self.refuse(error)
         else:
             self.give(answer)
         self._serving.coordinator.remove(self._topic, self)
+
+    def _claim_as_of(self, came_ms: int) -> None:
+        self._claim_now(partial(self._serving.claim, came_ms=came_ms))
 
     def abandon(self) -> None:
         """Stop waiting, because the caller is gone, and give back what was handed over meanwhile."""

@@ -157,7 +157,8 @@ def decode_batch(data: bytes, descriptor: Descriptor, settings: BufferSettings) 
         file = pq.ParquetFile(pa.BufferReader(data))  # the whole object's checksum was checked: pages need no check
         ranges = footer_ranges(file, descriptor)
         _check_size(decoded_bytes(data, file.metadata, plain_column=0), descriptor, settings)
-        table = file.read(columns=["entry", "range"])
+        # In this thread alone: two columns gain nothing from a pool, whose threads may abort a process that ends.
+        table = file.read(columns=["entry", "range"], use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise unusable(descriptor, "batch_damaged", f"it cannot be read as Parquet: {error}") from None
     return Batch(descriptor, table, ranges)

@@ -17,7 +17,7 @@ def catch_up(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> Ste
     The reply is whether nothing is left of it.
     """
     done = state.by_id.get(topic.id) is not topic or (
-        state.advance(topic, now_ms)
+        state.step_time(topic, now_ms)
         and (yield from evict_over_ttl(state, topic, now_ms, payloads))
         and (yield from evict_over_cap(state, topic, now_ms, payloads))
     )

@@ -44,13 +44,15 @@ class State:
     broker. ``expired`` counts the jobs whose lease ran out, ``lost`` those that were lost. ``changed_topics`` collects
     the topics on which time has passed, and ``ended`` the leases that ran out; None where no caller takes them.
     ``behind`` are the topics, in the order in which that was noticed, that have more to end or to evict than one step
-    of ``step_jobs_max`` jobs does; 0 is a step of any length.
+    of ``step_jobs_max`` jobs does; 0 is a step of any length. On those that are ``awaited`` time passes only as far as
+    the commands that wait there have come.
     """
 
     __slots__ = (
         "_names",
         "_names_of",
         "appended_bytes",
+        "awaited",
         "bases_begun",
         "begun_queues",
         "behind",
@@ -118,6 +120,7 @@ class State:
         self.changed_topics: set[Topic] | None = None
         self.ended: list[tuple[Topic, Ended]] | None = None
         self.behind: dict[Topic, None] = {}
+        self.awaited: set[Topic] = set()
         self.step_jobs_max = 0
         self._names: list[str] = []
         self._names_of = (0, 0)
@@ -231,7 +234,18 @@ class State:
             raise CatchingUp(topic.name)
 
     def advance(self, topic: Topic, now_ms: int) -> bool:
-        """Let log time pass on one topic by one step; return whether it has reached ``now_ms``."""
+        """Let log time pass on one topic by one step; return whether it has reached ``now_ms``.
+
+        On a topic that is awaited it does not pass: what the commands that wait there are about must not end before
+        they are judged.
+        """
+        queue = topic.queue
+        if queue is None or now_ms < queue.next_change_ms:
+            return True
+        return topic not in self.awaited and self.step_time(topic, now_ms)
+
+    def step_time(self, topic: Topic, now_ms: int) -> bool:
+        """Let log time pass by one step, also on a topic that is awaited; return whether it has reached ``now_ms``."""
         queue = topic.queue
         if queue is None or now_ms < queue.next_change_ms:
             return True
