@@ -92,6 +92,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """A job that was lost so often without having been begun is parked."""
     claim_max: int = 1_000
     """Jobs in one claim; also seqs in one ack, nack or extend."""
+    claim_bytes_max: int = 4 * MIB
+    """Records of the jobs in one claim (at least one job comes); the others stay ready."""
+    step_bytes_max: int = 4 * MIB
+    """Records that one step copies: of dead letters (at least one)."""
     wait_ms_max: int = 30_000
     """How long a claim or a read may wait for something to come."""
     delay_ms_max: int = 86_400_000

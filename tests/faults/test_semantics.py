@@ -127,8 +127,8 @@ def test_fault_39_a_full_dead_letter_topic_parks_the_job_instead_of_losing_it() 
     assert not session.claim(2).jobs
     queue = session.engine.state.topics["q"].queue
     assert queue is not None
-    assert sorted(queue.parked) + records_of(session, "dead") in ([1, 2], [2, 1], [1, 2])
     session.sync()
+    assert (records_of(session, "dead"), sorted(queue.parked)) == ([1], [2]), "as many as it has room for"
     check_fold(session.engine)
     assert session.engine.state.topics["q"].count + session.engine.state.topics["dead"].count == 2
 

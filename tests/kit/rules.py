@@ -25,7 +25,7 @@ from tenure.core.fold import fold
 from tenure.core.ready_jobs import ready_count
 from tenure.core.records import ends_of, slice_blob, unpack
 from tenure.core.state.invariants import invariants
-from tenure.core.state.ranges import each
+from tenure.core.state.ranges import each, to_runs
 from tenure.core.state.router import Router
 from tenure.core.state.snapshot import dump_checkpoint
 from tenure.core.state.state import State
@@ -55,6 +55,15 @@ class Payloads:
 
     def readable(self, topic: Topic, runs: list[int]) -> tuple[list[Stored], dict[int, Corrupt]]:
         return self.records(topic, runs), {}
+
+    def fitting(self, topic: Topic, runs: list[int], bytes_max: int) -> list[int]:
+        taken, left = list[int](), bytes_max
+        for seq in each(runs):
+            left -= self.weigh(topic, [seq, 1])
+            if left < 0 and taken:
+                break
+            taken.append(seq)
+        return to_runs(taken)
 
     def weigh(self, topic: Topic, runs: list[int]) -> int:
         return sum(self._records[topic.id, seq][1] for seq in each(runs))

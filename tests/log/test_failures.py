@@ -336,6 +336,25 @@ def test_a_full_disk_refuses_an_append_and_changes_nothing_until_space_returns()
     opened(disk.crash("lost"), model)
 
 
+def test_an_urgent_append_longer_than_what_is_kept_is_taken_while_the_disk_has_room() -> None:
+    """A batch of dead letters is urgent, and may be longer than a segment: a queue would be full for ever."""
+    disk, model = SimDisk(7, capacity_bytes=100_000), Model()
+    log = opened(disk, model)
+    for _ in range(3):
+        model.append(log, [(20, 1, b"f" * 9_000)], urgent=True)
+        model.append(log, [(20, 1, b"an ack")], urgent=True)
+        log.sync()
+    assert all(log.read(frame[2])[2] == frame[3] for _, frame in model.history)
+    before = (log.pending_batch, log.position(), log.segments())
+    with pytest.raises(Overloaded):
+        log.append([(20, 1, b"f" * 90_000)], urgent=True)
+    assert before == (log.pending_batch, log.position(), log.segments())
+    model.append(log, [(20, 1, b"an ack")], urgent=True)
+    log.sync()
+    model.note(log)
+    opened(disk.crash("lost"), model).close()
+
+
 def test_acks_may_use_a_segment_of_room_and_leave_one_to_reclaim_space_in() -> None:
     """Fault 12: the last room is for emptying the oldest segment, which gives a whole one back."""
     disk, model = SimDisk(6, capacity_bytes=5 * 2048 + 100), Model()

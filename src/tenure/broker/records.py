@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator
 from functools import partial
@@ -168,6 +169,38 @@ class Reader:
                 if not topic.is_dead(seq):
                     yield seq, table.size(index)
 
+    def fitting(self, topic: Topic, runs: list[int], bytes_max: int) -> list[int]:
+        """Return the longest prefix of these live seqs whose records take at most so many bytes; one always fits.
+
+        The index alone shows most that all of them fit. Where they do not, the table of one frame is read.
+        """
+        if topic.bytes <= bytes_max or _most_bytes(topic, runs) <= bytes_max:
+            return runs
+        left, taken = bytes_max, list[int]()
+        for lo, n in zip(runs[::2], runs[1::2], strict=True):
+            end, left = self._fitting_end(topic, lo, lo + n, left)
+            if not taken and end == lo:
+                end = lo + 1
+            if end > lo:
+                taken += (lo, end - lo)
+            if end < lo + n or left <= 0:
+                break
+        return taken
+
+    def _fitting_end(self, topic: Topic, lo: int, hi: int, left: int) -> tuple[int, int]:
+        """Return the first of these live seqs whose record does not fit, and the bytes that are left then."""
+        for first, follower, location, size in _frames(topic, lo, hi):
+            start, end = max(lo, first), min(hi, follower)
+            if (start, end) == (first, follower) and size <= left:
+                left -= size
+                continue
+            table = self._table(topic, first, follower, location=location, size=size)
+            for index in table.between(start, end):
+                left -= table.size(index)
+                if left < 0:
+                    return table.seq(index), left
+        return hi, left
+
     def weigh(self, topic: Topic, runs: list[int]) -> int:
         """Return how many bytes the records of these live seqs take. Whole frames are not read for it, and the sizes
         in frames that cannot be read are guessed.
@@ -213,6 +246,22 @@ class Reader:
                 if len(self._tables) > self.tables_max:
                     self._tables.popitem(last=False)
         return table
+
+
+def _most_bytes(topic: Topic, runs: list[int]) -> int:
+    """Return a bound on the bytes of these records: those of all the frames that they are in."""
+    entries, total = topic.frame_index, 0
+    for lo, n in zip(runs[::2], runs[1::2], strict=True):
+        at, index = find(entries, lo)
+        index = max(index, 0)
+        while at < len(entries):
+            firsts = entries[at].firsts
+            end = bisect_left(firsts, lo + n)
+            total += sum(entries[at].sizes[index:end])
+            if end < len(firsts):
+                break
+            at, index = at + 1, 0
+    return total
 
 
 def _seq_after(topic: Topic, at: int) -> int:

@@ -300,7 +300,10 @@ class SegmentWriter:
         least = self._room.reclaim_bytes if urgent or reclaim else self._room.spare_bytes(need)
         try:
             self._refill(kept, least=least)
-            if not self._may_take(need, fits=fits, urgent=urgent, reclaim=reclaim):
+            if not (
+                self._may_take(need, fits=fits, urgent=urgent, reclaim=reclaim)
+                or (urgent and not reclaim and self._may_take_as_any(need, fits=fits))
+            ):
                 if not (reclaim and self._grow(need)):
                     raise no_room_error(self._refused)
             elif not fits:
@@ -316,6 +319,13 @@ class SegmentWriter:
         if not fits and not self._spares:
             return False
         return reclaim or self._leaves_room_to_reclaim(need, fits=fits)
+
+    def _may_take_as_any(self, need: int, *, fits: bool) -> bool:
+        """Return whether an urgent append, too long for the room that is kept for such, finds room as any append does:
+        the disk may have plenty.
+        """
+        self._refill(self._room.kept + (not fits), least=self._room.spare_bytes(need))
+        return self._may_take(need, fits=fits, urgent=False, reclaim=False)
 
     def _leaves_room_to_reclaim(self, need: int, *, fits: bool) -> bool:
         """Return whether any segment could still be emptied, if all in it were alive.

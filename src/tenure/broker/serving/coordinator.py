@@ -215,12 +215,17 @@ class Coordinator:
             return True
         if not answer.reply.jobs:
             return False
+        if len(answer.reply.jobs) < share and self._has_more(topic):
+            self.rest(topic)  # the answer could not carry more: the others that wait, or this one, go on
         if not answer.reply.lease_ms and not taker.claim.auto_ack:  # a repeat: what was meant for it is for others
             self._engine.changed_topics.add(topic)
         self._lines[topic].of(taker).move_to_end(taker)
         if taker.give(answer):
             self.remove(topic, taker)
         return True
+
+    def _has_more(self, topic: Topic) -> bool:
+        return topic.queue is not None and claimable_count(topic, topic.queue) > 0
 
     def _dismiss(self, topic: Topic, error: TenureError) -> None:
         for taker in list(self._lines[topic]):

@@ -30,7 +30,7 @@ __all__ = ["check_claim", "check_isolation", "claim", "clamp_claim"]
 
 
 def claim(state: State, command: Claim, now_ms: int, payloads: Payloads) -> Decided[Grant]:
-    """Lease up to ``max_count`` jobs to ``node``.
+    """Lease up to ``max_count`` jobs to ``node``, as many as an answer of ``claim_bytes_max`` can carry.
 
     An empty claim is a reply, not an error. Raises Overloaded at a cap.
     """
@@ -58,6 +58,8 @@ def claim(state: State, command: Claim, now_ms: int, payloads: Payloads) -> Deci
         return _in_steps(state, topic, queue, command, now_ms, payloads, max_count=max_count, lease_ms=lease_ms)
     if not runs:
         return None, _empty(state, topic, queue, command), Level.NOW
+    if max_count > 1:
+        runs = payloads.fitting(topic, runs, state.settings.claim_bytes_max)
     try:
         jobs = payloads.records(topic, runs)
     except Corrupt:
@@ -181,8 +183,10 @@ def _take(
     The last part of the result is the level that the reply waits for because of those.
     """
     level, buried = Level.NOW, 0
+    settings = state.settings
     runs, poisoned, worn = choose_for(state, topic, queue, command, max_count, now_ms=now_ms)
-    if poisoned:
+    if poisoned:  # as many as one step copies: the next pass goes on
+        poisoned = list(each(payloads.fitting(topic, to_runs(poisoned), settings.step_bytes_max)))
         level = yield from dead_letter(state, topic, poisoned, now_ms, payloads)
     if worn:
         level = max(level, Level.WRITTEN)
@@ -190,6 +194,7 @@ def _take(
     if poisoned or worn:
         runs = _choose_again(state, topic, queue, command, max_count, now_ms=now_ms)
     while runs:
+        runs = payloads.fitting(topic, runs, settings.claim_bytes_max)
         jobs, lost = payloads.readable(topic, runs)
         if not lost:
             return runs, jobs, level

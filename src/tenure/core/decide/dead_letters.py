@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Final
 
@@ -10,17 +10,17 @@ from tenure.contract import provenance
 from tenure.contract.config import TopicConfig, intern_config
 from tenure.contract.provenance import Provenance
 from tenure.contract.records import Record, Stored
-from tenure.core.decide.decision import Payloads, Steps, append_copies
+from tenure.core.decide.decision import Payloads, Steps, append_fitting
 from tenure.core.decide.evict import evict_over_cap
-from tenure.core.decide.limits import check_not_retired, check_topic_room
+from tenure.core.decide.limits import check_not_retired
 from tenure.core.events import DeadLettered, Event, TopicPut
 from tenure.core.level import LEVELS, Level
 from tenure.core.ready_jobs import LETTERS_MAX
 from tenure.core.state.queue import Queue
-from tenure.core.state.ranges import to_runs
+from tenure.core.state.ranges import count, to_runs
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
-from tenure.errors import NotFound, Overloaded
+from tenure.errors import NotFound
 
 __all__ = ["dead_letter", "park_events", "worn_reason"]
 
@@ -42,8 +42,7 @@ def dead_letter(
     assert queue is not None
     dest_name = config.dead_letter if config.dlq_strategy != "block" else None
     level = LEVELS[config.durability]
-    for start in range(0, len(seqs), LETTERS_MAX):
-        part = seqs[start : start + LETTERS_MAX]
+    for part in _parts(state, topic, seqs, payloads):
         reasons = {seq: reason or _why_spent(queue, seq) for seq in part}
         if dest_name is not None:
             level = max(level, (yield from _post(state, topic, reasons, dest_name, now_ms, payloads)))
@@ -52,6 +51,16 @@ def dead_letter(
         else:
             yield park_events(topic, reasons, now_ms)
     return level
+
+
+def _parts(state: State, topic: Topic, seqs: list[int], payloads: Payloads) -> Iterator[list[int]]:
+    """Yield these live seqs in parts, each of which one batch of the log holds."""
+    left = sorted(set(seqs))
+    while left:
+        part = left[:LETTERS_MAX]
+        size = count(payloads.fitting(topic, to_runs(part), state.settings.step_bytes_max))
+        yield part[:size]
+        left = left[size:]
 
 
 def _why_spent(queue: Queue, seq: int) -> str:
@@ -82,7 +91,9 @@ def _drop_events(topic: Topic, reasons: Mapping[int, str], now_ms: int, payloads
 def _post(
     state: State, topic: Topic, reasons: Mapping[int, str], dest_name: str, now_ms: int, payloads: Payloads
 ) -> Steps[int]:
-    """Append the jobs to the dead-letter topic and take them out of the queue, in one batch; park unreadable ones."""
+    """Append the jobs to the dead-letter topic and take them out of the queue, in one batch; park those that cannot be
+    read, and those for which it has no room.
+    """
     queue, dest = topic.queue, state.topics.get(dest_name)
     assert queue is not None
     config = dest.config if dest is not None else intern_config(TopicConfig(durability=topic.config.durability))
@@ -90,23 +101,28 @@ def _post(
     try:
         if dest is None:
             check_not_retired(state, dest_name)
-        letters, lost = payloads.readable(topic, to_runs(reasons))
-        records = [_stamp(topic, letter, queue, reasons[letter.seq]) for letter in letters]
-        appended = append_copies(state, dest_id, first_seq, records, now_ms=now_ms, moved_from=topic.id)
-        check_topic_room(dest, config, records=len(records), size=len(appended.blobs))
-    except (NotFound, Overloaded) as error:
+    except NotFound as error:
         yield park_events(topic, {seq: f"{reason}; {error.message}" for seq, reason in reasons.items()}, now_ms)
         return Level.WRITTEN
-    unreadable = {seq: f"{reasons[seq]}; unreadable: {error.message}" for seq, error in lost.items()}
-    if not letters:
-        yield park_events(topic, unreadable, now_ms)
+    letters, lost = payloads.readable(topic, to_runs(reasons))
+    parked = {seq: f"{reasons[seq]}; unreadable: {error.message}" for seq, error in lost.items()}
+    records = [_stamp(topic, letter, queue, reasons[letter.seq]) for letter in letters]
+    appended, full = append_fitting(
+        state, dest, config, dest_id, first_seq, records, now_ms=now_ms, moved_from=topic.id
+    )
+    if full is not None:
+        room = 0 if appended is None else appended.count
+        parked.update({letter.seq: f"{reasons[letter.seq]}; {full.message}" for letter in letters[room:]})
+        letters = letters[:room]
+    if appended is None or not letters:
+        yield park_events(topic, parked, now_ms)
         return Level.WRITTEN
     events: list[Event] = [appended]
     if dest is None:
         events.insert(0, TopicPut(now_ms, dest_id, dest_name, config, implicit=True))
     moved = {letter.seq: reasons[letter.seq] for letter in letters}
     events += _move_events(topic, moved, dest_id, first_seq, now_ms=now_ms, payloads=payloads)
-    events += park_events(topic, unreadable, now_ms)
+    events += park_events(topic, parked, now_ms)
     yield events
     yield from evict_over_cap(state, state.by_id[dest_id], now_ms, payloads)
     return LEVELS[config.durability]

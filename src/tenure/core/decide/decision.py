@@ -14,14 +14,16 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import Protocol, TypeAlias, TypeVar
 
+from tenure.contract.config import TopicConfig
 from tenure.contract.records import Record, Stored
+from tenure.core.decide.limits import check_topic_room, room_for
 from tenure.core.events import Appended, AppendExtra, Event
-from tenure.core.records import pack
+from tenure.core.records import ends_of, pack
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
-from tenure.errors import Corrupt
+from tenure.errors import Corrupt, Overloaded
 
-__all__ = ["Decided", "Decision", "Payloads", "Steps", "append_copies"]
+__all__ = ["Decided", "Decision", "Payloads", "Steps", "append_copies", "append_fitting"]
 
 T = TypeVar("T")
 
@@ -45,6 +47,9 @@ class Payloads(Protocol):
     def readable(self, topic: Topic, runs: list[int]) -> tuple[list[Stored], dict[int, Corrupt]]:
         """Return the records that can be read, ascending, and the error of each of the others."""
 
+    def fitting(self, topic: Topic, runs: list[int], bytes_max: int) -> list[int]:
+        """Return the longest prefix of these live seqs whose records take at most so many bytes; one always fits."""
+
     def weigh(self, topic: Topic, runs: list[int]) -> int:
         """Return how many bytes live records take; guessed where they cannot be read."""
 
@@ -61,3 +66,29 @@ def append_copies(
     extra = AppendExtra(tagged=tagged, moved_from=moved_from) if tagged or moved_from else None
     ts_ms = now_ms + state.wall_offset_ms
     return Appended(now_ms, topic_id, ts_ms, first_seq, packed.count, packed.ends, packed.blobs, packed.plain, extra)
+
+
+def append_fitting(
+    state: State,
+    dest: Topic | None,
+    config: TopicConfig,
+    topic_id: int,
+    first_seq: int,
+    records: list[Record],
+    *,
+    now_ms: int,
+    moved_from: int = 0,
+) -> tuple[Appended | None, Overloaded | None]:
+    """Return the event that appends copies of as many of the records as the destination has room for, None for none of
+    them; and why the others do not fit.
+    """
+    event = append_copies(state, topic_id, first_seq, records, now_ms=now_ms, moved_from=moved_from)
+    try:
+        check_topic_room(dest, config, records=event.count, size=len(event.blobs))
+    except Overloaded as error:
+        room = room_for(dest, config, ends_of(event.ends, len(event.blobs)))
+        if not room:
+            return None, error
+        fitting = append_copies(state, topic_id, first_seq, records[:room], now_ms=now_ms, moved_from=moved_from)
+        return fitting, error
+    return event, None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tenure.contract.config import TopicConfig, clamp_durations, parse_config, patch_config
@@ -22,6 +23,7 @@ __all__ = [
     "check_topic_room",
     "read_config",
     "read_patch",
+    "room_for",
 ]
 
 
@@ -74,6 +76,19 @@ def check_topic_room(topic: Topic | None, config: TopicConfig, *, records: int, 
             raise Overloaded(
                 f"the topic is full: {total} would pass its {name} of {cap}", code="topic_full", limit=name, max=cap
             )
+
+
+def room_for(topic: Topic | None, config: TopicConfig, ends: Sequence[int]) -> int:
+    """Return how many records, the first of which end at these offsets, fit under the caps of a topic that rejects when
+    full; None is a new topic.
+    """
+    if config.discard != "reject":
+        return len(ends)
+    held, held_bytes = (topic.count, topic.bytes) if topic is not None else (0, 0)
+    room = max(config.cap_records - held, 0) if config.cap_records else len(ends)
+    if config.cap_bytes:
+        room = min(room, bisect_right(ends, config.cap_bytes - held_bytes))
+    return min(room, len(ends))
 
 
 def check_broker_room(state: State, config: TopicConfig, *, size: int) -> None:

@@ -1,0 +1,120 @@
+"""`Reader.fitting`: the longest prefix of records that fits, at the cost of the index and of one frame at most."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tenure import Broker, Record, Settings
+from tenure.broker import WorkStream
+from tenure.broker.engine import Engine
+from tenure.core.state.ranges import each, to_runs
+from tenure.log.log import FileLog
+from tenure.testing import ManualClock, SimDisk
+from tests.kit import run
+
+
+class CountingDisk(SimDisk):
+    """A disk that counts its reads."""
+
+    reads = 0
+
+    def pread(self, file: int, count: int, offset: int) -> bytes:
+        self.reads += 1
+        return super().pread(file, count, offset)
+
+
+def opened(disk: SimDisk) -> Engine:
+    engine = Engine(FileLog.open(disk, segment_bytes=65_536), clock=ManualClock(), settings=Settings())
+    engine.recover()
+    return engine
+
+
+def longest_prefix(sizes: dict[int, int], seqs: list[int], bytes_max: int) -> list[int]:
+    """The rule, one record after the other."""
+    taken: list[int] = []
+    for seq in seqs:
+        bytes_max -= sizes[seq]
+        if taken and bytes_max < 0:
+            break
+        taken.append(seq)
+    return taken
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_it_is_the_longest_prefix_whatever_appends_the_records_came_in(seed: int) -> None:
+    dice = random.Random(seed)
+    engine = opened(SimDisk(seed))
+    run.put_topic(engine, "q", {"type": "queue"})
+    while engine.state.topics["q"].head_seq < 300:
+        records: list[bytes | Record] = []
+        for _ in range(dice.choice((1, 1, 2, 40))):
+            data = b'"%s"' % (b"x" * dice.choice((1, 50, 3_000)))
+            records.append(Record(data=data, meta=b"{}") if dice.random() < 0.2 else data)
+        run.produce(engine, "q", records)
+    topic = engine.state.topics["q"]
+    dead = dice.sample(range(1, topic.head_seq), 60)
+    run.delete_records(engine, "q", seqs=dead)
+    alive = [seq for seq in range(1, topic.head_seq + 1) if seq not in dead]
+    sizes = dict(engine.reader.sizes(topic, 1, topic.head_seq + 1))
+    assert sorted(sizes) == alive
+    for _ in range(50):
+        seqs = sorted(dice.sample(alive, dice.randint(1, len(alive))))
+        if dice.random() < 0.5:
+            lo = dice.randrange(len(alive))
+            seqs = alive[lo : lo + dice.randint(1, 100)]
+        bytes_max = dice.choice((0, 1, 500, 5_000, 60_000, sum(map(sizes.__getitem__, seqs))))
+        assert list(each(engine.reader.fitting(topic, to_runs(seqs), bytes_max))) == longest_prefix(
+            sizes, seqs, bytes_max
+        )
+
+
+def test_it_reads_one_frame_however_many_jobs_are_asked_for() -> None:
+    disk = CountingDisk(1)
+    engine = opened(disk)
+    run.put_topic(engine, "q", {"type": "queue"})
+    for _ in range(200):
+        run.produce(engine, "q", [b'"%s"' % (b"x" * 998)] * 5)
+    engine.sync()
+    engine.log.close()
+    engine = opened(disk)
+    topic, before = engine.state.topics["q"], disk.reads
+    assert engine.reader.fitting(topic, [1, 1_000], 10_000_000) == [1, 1_000]
+    assert disk.reads == before, "the index alone shows that they fit"
+    assert engine.reader.fitting(topic, [1, 1_000], 500_500) == [1, 500]
+    assert engine.reader.fitting(topic, [1, 1_000], 502_500) == [1, 502]
+    assert disk.reads - before <= 4
+
+
+async def test_a_stream_gets_all_it_wants_in_several_answers_and_so_do_those_beside_it(clock: ManualClock) -> None:
+    settings = Settings(claim_bytes_max=2_500)
+    async with await Broker.open(clock=clock, settings=settings) as broker:
+        await broker.put_topic("q", {"type": "queue"})
+        streams = [broker.work("q", node=f"n{number}", max_count=10) for number in range(2)]
+        await broker.produce("q", [b'"%s"' % (b"x" * 998)] * 20)
+        got = [[seq async for seq in ten(stream)] for stream in streams]
+        assert sorted(got[0] + got[1]) == list(range(1, 21))
+
+
+async def ten(stream: WorkStream) -> AsyncIterator[int]:
+    """The first ten jobs of a stream, however many come at once."""
+    left = 10
+    async for grant in stream:
+        for seq in grant.seqs:
+            yield seq
+        left -= len(grant.seqs)
+        if not left:
+            return
+
+
+async def test_a_long_poll_and_the_next_share_what_came_together(clock: ManualClock) -> None:
+    async with await Broker.open(clock=clock, settings=Settings(claim_bytes_max=2_500)) as broker:
+        await broker.put_topic("q", {"type": "queue"})
+        polls = [asyncio.ensure_future(broker.claim("q", node="w", max_count=9, wait_ms=10_000)) for _ in range(3)]
+        await asyncio.sleep(0)
+        await broker.produce("q", [b'"%s"' % (b"x" * 998)] * 6)
+        grants = await asyncio.gather(*polls)
+        assert sorted(seq for grant in grants for seq in grant.seqs) == [1, 2, 3, 4, 5, 6]
