@@ -71,6 +71,8 @@ def random_settings(random: Random) -> Settings:
         trim_step_bytes=pick((100, 500, 2_000)),
         base_items_max=pick((0, 3, 10_000)),
         claim_max=pick((3, 20)),
+        claim_bytes_max=pick((50, 300, 4 << 20)),
+        step_bytes_max=pick((50, 300, 4 << 20)),
         lost_grace_ms=pick((20, 200, 5_000)),
         suspects_wait_ms=pick((0, 100, 1_000, 30_000)),
         begun_retry_ms=pick((50, 1_000)),
