@@ -17,11 +17,13 @@ from tenure.broker.engine import Engine
 from tenure.broker.upgrade import finalize_closed
 from tenure.contract.replies import FeatureInfo
 from tenure.core.state.snapshot import dump_checkpoint, load_checkpoint
+from tenure.core.state.state import State
 from tenure.errors import Closed, Conflict, Corrupt, Indeterminate
 from tenure.log import FileLog, PosixDisk, checkpoint
 from tenure.log.disk import Disk, File
-from tenure.log.features import Feature
+from tenure.log.features import FEATURES, Feature
 from tenure.testing import ManualClock, SimDisk
+from tests.core.test_fold import Story, at_one_time, refold
 from tests.kit import run
 from tests.kit.brokers import start, turn
 from tests.kit.versions import NEWER, OLDER, ROUTERS_KINDS
@@ -104,6 +106,28 @@ def test_before_it_is_finalized_an_upgrade_can_be_rolled_back_and_repeated() -> 
 
 def count_of(dump: bytes) -> int:
     return load_checkpoint(dump).topics["q"].count
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_is_asked_of_a_newer_version_an_older_one_reads_its_log_while_features_are_off(seed: int) -> None:
+    """A walk through every command, claims that isolate among them; the older version knows no feature at all."""
+    disk = made_by(())
+    story = Story(seed, log=log_of(disk, FEATURES), settings=TINY, may_restart=False)
+    story.run(250)
+    newer = story.engine
+    run.put_topic(newer, "last", {"type": "queue"})
+    run.produce(newer, "last", [b"1"])
+    claimed = run.claim(newer, "last", node="w", isolate=True, group="g", lease_ms=10**9).reply
+    assert (claimed.seqs, newer.state.features) == ([1], frozenset())
+    newer.write()
+    assert not kinds_in(newer) & set().union(*(feature.kinds for feature in FEATURES))
+    now = newer.now()
+    closed(newer, disk)
+    [whole] = at_one_time(now, newer.state)
+    older = log_of(disk, ())
+    from_checkpoints = [refold(older, load_checkpoint(data), after) for after, data in checkpoint.load(disk)]
+    assert from_checkpoints
+    assert set(at_one_time(now, refold(older, State()), *from_checkpoints)) == {whole}
 
 
 def test_after_it_is_finalized_the_older_version_refuses_and_the_newer_goes_on() -> None:
