@@ -150,7 +150,7 @@ class Fleet:
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")} | {
             "DEATHS_URL": self.server.address,
             "DEATHS_JOURNAL": str(self.journal),
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))),
             **environment,
         }
         self.workers: list[Systemd] = []
