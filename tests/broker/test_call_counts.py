@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import tenure
 from tenure import Broker
@@ -67,3 +67,37 @@ async def test_most_of_a_command_is_decided_and_folded_in_the_core(tmp_path: Pat
     assert_within(claiming, core_percent_min=40, calls_max=28, modules_max=20)
     assert_within(acking, core_percent_min=34, calls_max=28, modules_max=20)
     assert_within(appending, core_percent_min=22, calls_max=18, modules_max=12)
+
+
+async def calls_of_a_pushed_life(path: Path, **isolation: Any) -> float:
+    """How many functions of the package a job costs that is produced, pushed to a work stream and acked."""
+    calls = 0
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        nonlocal calls
+        calls += event == "call" and frame.f_code.co_filename.startswith(PACKAGE)
+
+    async with await Broker.open(path) as broker:
+        await broker.put_topic("q", {"type": "queue"})
+        async with broker.work("q", node="w", max_count=100, **isolation) as stream:
+            before = sys.getprofile()
+            try:
+                for turn in range(2 * JOBS):
+                    if turn == JOBS:  # the first ones meet everything cold
+                        sys.setprofile(profile)
+                    await broker.produce("q", [b"1"])
+                    grant = await anext(stream)
+                    await broker.ack("q", node="w", seqs=list(grant.seqs))
+            finally:
+                sys.setprofile(before)
+    return calls / JOBS
+
+
+async def test_isolation_costs_a_job_that_is_pushed_three_calls_and_suspects_that_are_not_there_cost_none(
+    tmp_path: Path,
+) -> None:
+    """Its lease names a group, which is checked. That others may ask for suspects is looked at where some wait."""
+    plain = await calls_of_a_pushed_life(tmp_path / "plain")
+    isolated = await calls_of_a_pushed_life(tmp_path / "isolated", isolate=True, group="g")
+    assert plain <= 243, plain
+    assert isolated - plain <= 4.5, (plain, isolated)  # how long a sync is waited for differs by a call

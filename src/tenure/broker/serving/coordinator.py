@@ -64,7 +64,7 @@ class Coordinator:
         lines = self._lines.get(topic)
         if lines is None:
             lines = self._lines[topic] = Lines()
-        lines.of(taker).add(taker)
+        lines.asking[taker.claim.suspects].add(taker)
         self.waiting += 1
         if topic in self._announced:
             self._announced.discard(topic)
@@ -82,7 +82,7 @@ class Coordinator:
     def wake(self, topic: Topic, taker: Taker) -> None:
         """Look at a taker in the next pass: it was full and may want jobs again."""
         lines = self._lines.get(topic)
-        if lines is not None and lines.of(taker).wake(taker):
+        if lines is not None and lines.asking[taker.claim.suspects].wake(taker):
             self._engine.changed_topics.add(topic)
 
     def remove(self, topic: Topic, taker: Taker) -> None:
@@ -90,7 +90,7 @@ class Coordinator:
         lines = self._lines.get(topic)
         if lines is None:
             return
-        if lines.of(taker).remove(taker):
+        if lines.asking[taker.claim.suspects].remove(taker):
             self.waiting -= 1
         if taker.claim.suspects and topic.queue is not None and topic.queue.suspects.ready:
             self._engine.changed_topics.add(topic)  # the others hear that nobody takes suspects any more
@@ -123,25 +123,20 @@ class Coordinator:
         self._on_time_passed()
         if not is_present:
             return  # the pass comes when it has caught up
-        if not topic.queue.suspects.ready:
+        queue, lines = topic.queue, self._lines[topic]
+        if queue.suspects.ready:
+            self._pass_with_suspects(topic, queue, lines)
+        else:
             self._announced.discard(topic)
-        self._pass(topic, topic.queue, self._lines[topic])
+            if lines.ordinary.is_hungry and (ready := claimable_count(topic, queue)):
+                self._share_out(topic, lines.ordinary, ready, self._begin_turn())
         self._watch(topic)
 
-    def _pass(self, topic: Topic, queue: Queue, lines: Lines) -> None:
-        """Serve the takers whose turn it is. Dead letters end the pass, and so does the end of its time: it continues
-        in another turn of the loop.
-        """
-        ready = claimable_count(topic, queue) if lines.is_hungry else 0
-        if queue.suspects.ready:
-            self._pass_with_suspects(topic, queue, lines, ready)
-        elif ready:
-            self._share_out(topic, lines.ordinary, ready, self._begin_turn())
-
-    def _pass_with_suspects(self, topic: Topic, queue: Queue, lines: Lines, ready: int) -> None:
+    def _pass_with_suspects(self, topic: Topic, queue: Queue, lines: Lines) -> None:
         """Serve first those that ask for suspects, then the others with all else, then those that may have a suspect
         too.
         """
+        ready = claimable_count(topic, queue) if lines.is_hungry else 0
         is_over, suspects = self._begin_turn(), waiting_count(topic, queue)
         if ready and not self._share_out(topic, lines.suspects, min(ready, suspects), is_over):
             return
@@ -152,10 +147,12 @@ class Coordinator:
             self._announce(topic, queue, lines)
 
     def _share_out(self, topic: Topic, line: Line, ready: int, is_over: Callable[[], bool]) -> bool:
-        """Divide so many jobs among the takers of a line; return False where the pass has to end."""
+        """Divide so many jobs among the takers of a line. Return False where the pass has to end, by dead letters or
+        the end of its time: it continues in another turn of the loop.
+        """
         totals = self._engine.totals
         dead_lettered = totals.dead_lettered
-        for taker, share in line.shares(ready) if line.is_hungry else ():
+        for taker, share in line.shares(ready):
             fed = self._feed(topic, taker, share)
             if totals.dead_lettered > dead_lettered or (fed and is_over()):
                 self.rest(topic)
@@ -219,7 +216,7 @@ class Coordinator:
             self.rest(topic)  # the answer could not carry more: the others that wait, or this one, go on
         if not answer.reply.lease_ms and not taker.claim.auto_ack:  # a repeat: what was meant for it is for others
             self._engine.changed_topics.add(topic)
-        self._lines[topic].of(taker).move_to_end(taker)
+        self._lines[topic].asking[taker.claim.suspects].move_to_end(taker)
         if taker.give(answer):
             self.remove(topic, taker)
         return True
@@ -241,7 +238,9 @@ class Coordinator:
         """Set an alarm for the time at which a job becomes claimable without an event."""
         if topic not in self._lines or topic.queue is None:
             return
-        due, alarm = self._next_change_ms(topic, topic.queue), self._deadlines.get(topic)
+        due, alarm = topic.queue.next_change_ms, self._deadlines.get(topic)
+        if topic.queue.suspects.ready:
+            due = min(due, self._lend_ms(topic, topic.queue))
         if alarm is not None:
             if alarm.ring is not None and alarm.due_ms <= due:
                 return
@@ -249,14 +248,13 @@ class Coordinator:
         if due < NEVER:
             self._deadlines[topic] = self._alarms.at(due, self._on_deadline(topic))
 
-    def _next_change_ms(self, topic: Topic, queue: Queue) -> int:
-        """Return when time alone makes a job claimable for a caller that waits."""
-        due = queue.next_change_ms
-        if queue.suspects.ready and self._lines[topic].ordinary.is_hungry:
+    def _lend_ms(self, topic: Topic, queue: Queue) -> int:
+        """Return when time alone makes suspects claimable for a caller that did not ask for them."""
+        if self._lines[topic].ordinary.is_hungry:
             lend_ms = borrow_ms(self._engine.state, queue)
             if lend_ms > self._engine.now():
-                return min(due, lend_ms)
-        return due
+                return lend_ms
+        return NEVER
 
     def _on_deadline(self, topic: Topic) -> Callable[[], None]:
         def ring() -> None:

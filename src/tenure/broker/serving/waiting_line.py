@@ -141,15 +141,15 @@ class Line:
 
 
 class Lines:
-    """The waiting lines of one queue: the takers that ask for suspects, and all others."""
+    """The waiting lines of one queue: the takers that ask for ``suspects``, and all others, the ``ordinary`` ones.
+
+    ``asking`` has both by the ``suspects`` of a claim. It is looked at several times for each job, so it is no call.
+    """
 
     def __init__(self) -> None:
         self.ordinary = Line()
         self.suspects = Line()
-
-    def of(self, taker: Taker) -> Line:
-        """Return the line that a taker stands in."""
-        return self.suspects if taker.claim.suspects else self.ordinary
+        self.asking = (self.ordinary, self.suspects)
 
     @property
     def is_hungry(self) -> bool:
