@@ -61,28 +61,32 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Places:
-    """The slots of one queue. The caller holds no more places than there are slots."""
+    """The slots of one queue. The caller holds no more places than there are slots.
 
-    __slots__ = ("_free", "_slots")
+    ``free`` places and ``slots`` are for a caller to whom each call is dear: it does by itself what `enter` and
+    `leave` do.
+    """
+
+    __slots__ = ("free", "slots")
 
     def __init__(self, slots: memoryview[int] | array[int], first: int, count: int) -> None:
-        self._slots = slots
-        self._free = list(range(first, first + count))
+        self.slots = slots
+        self.free = list(range(first, first + count))
 
     def enter(self, seq: int) -> int:
         """Note that a job starts, and return its place; seq 0 takes a place without a note."""
-        place = self._free.pop()
-        self._slots[place] = seq
+        place = self.free.pop()
+        self.slots[place] = seq
         return place
 
     def note(self, place: int, seq: int) -> None:
         """Note that the job of a place has started."""
-        self._slots[place] = seq
+        self.slots[place] = seq
 
     def leave(self, place: int) -> None:
         """Note that the job has ended."""
-        self._slots[place] = 0
-        self._free.append(place)
+        self.slots[place] = 0
+        self.free.append(place)
 
 
 def private_places(count: int) -> Places:

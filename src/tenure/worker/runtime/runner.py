@@ -244,11 +244,11 @@ class Runner:
         self._stats.queued_ms.observe(max(0, self._timing.wall_ms() - job.ts))
         if job.lost_count:
             self._stats.suspects += 1
+        place = self._places.free.pop()
         if job.lost_count >= ALONE_LOST_COUNT:
-            place = self._places.enter(0)
             handling = self._begin_and_handle(job, place)
         else:
-            place = self._places.enter(job.seq)
+            self._places.slots[place] = job.seq
             handling = self._handle(job)
         self._running[job] = task = self._loop.create_task(handling)
         # Not in the task itself: one that is cancelled before its first step runs none of its code.
@@ -275,7 +275,8 @@ class Runner:
         it.
         """
         del self._running[job]
-        self._places.leave(place)
+        self._places.slots[place] = 0
+        self._places.free.append(place)
         verdict: Verdict | None = None
         if not task.cancelled():
             error = task.exception()
@@ -288,8 +289,10 @@ class Runner:
         if verdict is None and self._backend.isolates and not task.cancelled():
             verdict = self._undecided(job)
         self._end(job, verdict)
-        # The next one may begin once the broker knows that this one has ended.
-        if job not in self._begun or not self._held.holds(job):
+        if job not in self._begun:
+            self._slots.free()
+            self._fill()
+        elif not self._held.holds(job):  # the next one may begin once the broker knows that this one has ended
             self._free(job)
         if not self._running:
             self._idle.set()
