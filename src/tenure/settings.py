@@ -122,6 +122,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs that one step ends, evicts, deletes or looks at: a wave of expiries, a delete, a filtered read."""
     routers_max: int = 10_000
     """0: no limit."""
+    routers_per_source_max: int = 100
+    """Routers from one topic, so how many copies one record becomes at once; 0: no limit."""
     total_bytes_max: int = 0
     """Live bytes over all topics; 0: no limit."""
     idempotency_keys_max: int = 1_000_000
@@ -141,7 +143,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     router_hops_max: int = 16
     """Routers a copy may pass where cycles are allowed."""
     router_step_records: int = 1_000
-    """Records one forwarding step copies before other work gets its turn."""
+    router_step_bytes: int = 128 * KIB
+    """Records, and bytes, that one forwarding step copies (at least one record) before other work gets its turn."""
+    router_pending_bytes_max: int = 1 * MIB
+    """Copies that wait for a sync before forwarding waits for it too, so that a sync which an append waits for carries
+    few of them; 0: no limit.
+    """
 
     def checkpoint_due_bytes(self, last_bytes: int) -> int:
         """Return after how much log the next checkpoint is due, where the last one has this size."""

@@ -16,6 +16,7 @@ from tests.ground.test_public_names import PUBLIC
 # Handed out by another class, whose example shows them at work.
 SHOWN_BY = {
     "tenure.broker.Share": "a limit of the server's own, which users have no reason to write",
+    "tenure.broker.Unsynced": "an account of the server's own, beside its shares",
     "tenure.buffer.Batch": "Consumer",
     "tenure.buffer.FetchHandle": "Consumer",
     "tenure.buffer.WriteHandle": "Producer",

@@ -94,6 +94,7 @@ PUBLIC = {
         "Subscription",
         "Tombstone",
         "TopicInfo",
+        "Unsynced",
         "UpgradeStatus",
         "WorkStream",
         "WorstJob",

@@ -49,7 +49,7 @@ def serve(broker: Broker, clock: ManualClock, second: Second) -> Callable[..., S
 
     def make(keys: str, settings: ServerSettings = SETTINGS) -> Site:
         service = Service(settings, environment={"TENURE_API_KEYS": keys})
-        service.context.shares = Shares(settings, several=lambda: len(service.gate.ring.keys) > 1, now_s=second)
+        service.context.shares = Shares(settings, keys=lambda: service.gate.ring.keys, now_s=second)
         service.context.set_broker(broker)
         return Site(service.app, broker, clock)
 

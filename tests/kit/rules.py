@@ -104,10 +104,9 @@ class Rules:
         reply: T = self._carry_out(DECIDES[type(command)](self.state, command, self.now_ms, self.payloads))
         self._check_counts(reply)
         for name in list(self.state.routers_from):
-            source = self.state.topics.get(name)
-            while source is not None:
-                if not self._carry_out(forward(self.state, source, self.now_ms, self.payloads)).more:
-                    break
+            for router in list(self.state.routers_from[name]):
+                while self._carry_out(forward(self.state, router, self.now_ms, self.payloads)).more:
+                    pass
         invariants(self.state)
         return reply
 

@@ -120,7 +120,10 @@ def get_router(engine: Engine, router: str) -> Router:
 
 def forward(engine: Engine, source: Topic) -> bool:
     """Let the routers of a topic go a step; returns whether some have more to do."""
-    return engine.carry_out(forwarding(engine.state, source, engine.now(), engine.reader)).reply.more
+    more = False
+    for router in list(engine.state.routers_from.get(source.name, ())):
+        more |= engine.carry_out(forwarding(engine.state, router, engine.now(), engine.reader)).reply.more
+    return more
 
 
 def evict_over_cap(engine: Engine, topic: Topic, now: int) -> None:

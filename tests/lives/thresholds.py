@@ -90,6 +90,9 @@ def random_settings(random: Random) -> Settings:
         subscriber_events_max=pick((4, 1_000)),
         pending_bytes_max=pick((2_000, 1 << 20, 1 << 20)),
         router_step_records=pick((1, 3, 100)),
+        router_step_bytes=pick((1, 100, 1 << 17)),
+        router_pending_bytes_max=pick((1, 300, 1 << 20)),
+        routers_per_source_max=pick((1, 2, 100)),
         turn_topics_max=pick((1, 2, 100)),
         turn_ms_max=0,  # one step a turn, whatever the machine's clock says
         step_jobs_max=pick((1, 2, 1_000)),

@@ -44,7 +44,7 @@ from tenure.contract.replies import (
     UpgradeStatus,
     WorstJob,
 )
-from tenure.contract.share import Share
+from tenure.contract.share import Share, Unsynced
 from tenure.core.state.router import Router
 from tenure.core.tag_match import Match
 from tenure.histogram import Histogram
@@ -95,6 +95,7 @@ __all__ = [
     "Subscription",
     "Tombstone",
     "TopicInfo",
+    "Unsynced",
     "UpgradeStatus",
     "WorkStream",
     "WorstJob",

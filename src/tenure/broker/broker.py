@@ -19,6 +19,7 @@ from tenure.broker.durability.upkeep import Upkeep
 from tenure.broker.engine import Engine
 from tenure.broker.observing.metrics import Metrics
 from tenure.broker.observing.pins import Pin, mark_time
+from tenure.broker.serving.forwarding import OwnerOf
 from tenure.broker.serving.long_reads import Reading, ReadWaiter
 from tenure.broker.serving.loop import ServingLoop
 from tenure.broker.serving.streams import Subscription, WorkStream
@@ -160,6 +161,10 @@ class Broker(CommandMethods):
     def when_failed(self, call: Callable[[], None]) -> None:
         """Have ``call`` called once the log has failed."""
         self._serving.when_failed = call
+
+    def charge_copies(self, owner_of: OwnerOf) -> None:
+        """Charge the copies of a router to the account that ``owner_of`` returns; accounts copy in turn."""
+        self._serving.forwarding.owner_of = owner_of
 
     async def close(self, hand_to: str | None = None) -> None:
         """Refuse waiting callers, write and sync everything, write a checkpoint, release the directory.

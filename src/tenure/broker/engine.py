@@ -63,6 +63,9 @@ logger = logging.getLogger("tenure.broker")
 WALL_TOLERANCE_MS = 20
 """How far the wall clock may drift from log time before the difference is logged again."""
 
+_LOOKED_AT_FROM: Final = 8
+"""While less than this part of `pending_bytes_max` waits for a sync, no append looks at it, and no share counts it."""
+
 Listener = Callable[[Event], None]
 """Called with every event before it is folded, while the state still shows what the event is about to change."""
 
@@ -406,7 +409,8 @@ class Engine:
     def _plan_limit_checks(self) -> None:
         """Decide, once per write and sync, whether appends must look at the broker's limits before they go on."""
         settings, state = self.settings, self.state
-        state.must_check_limits = settings.total_bytes_max > 0 or state.unsynced_bytes > settings.pending_bytes_max // 2
+        looked_at_from = settings.pending_bytes_max // _LOOKED_AT_FROM
+        state.must_check_limits = settings.total_bytes_max > 0 or state.unsynced_bytes > looked_at_from
 
     def sync(self) -> int:
         """Write and sync at once."""

@@ -121,7 +121,7 @@ class Service:
             streams_per_key_max=settings.streams_per_key_max,
             streams_max=settings.streams_max,
         )
-        self.shares = self.context.shares = Shares(settings, several=lambda: len(self.gate.ring.keys) > 1)
+        self.shares = self.context.shares = Shares(settings, keys=lambda: self.gate.ring.keys)
         routes = [*ROUTES, *(test_clock.routes(self.clock) if isinstance(self.clock, OffsetClock) else [])]
         self.app = App(
             self.context,

@@ -80,7 +80,9 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     watch_sessions_max: int = 10_000
     """Watch sessions; 0: no limit."""
     key_share_percent: int = 25
-    """What one of several keys may hold of all topics, routers, idempotency keys and watch sessions; 0: no limit."""
+    """What one of several keys may hold of all topics, routers, idempotency keys, watch sessions and bytes that wait
+    for a sync; 0: no limit.
+    """
     watch_ttl_ms: int = 300_000
     """A watch session that nobody reads is forgotten after this."""
     events: str = ""

@@ -1,4 +1,4 @@
-"""Forwarding as such: a step for each router, and those that wait named by what they wait for."""
+"""One step of a router: how much it copies, that the cursor goes with the copies, and what blocks it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tenure import Overloaded, Settings
 from tenure.core.decide.forward import Forwarded, forward
-from tenure.core.events import Appended, Event, RouterMoved, TopicPut
+from tenure.core.events import Appended, RouterMoved, TopicPut
 from tenure.testing.clock import ManualClock
 from tests.kit.rules import Rules
 
@@ -29,8 +29,8 @@ def append(rules: Rules, topic: str, count: int) -> None:
         rules._fold([Appended(now_ms, rules.state.topics[topic].id, now_ms, seq, 1, b"", b"%d" % seq, True)])
 
 
-def steps(rules: Rules) -> Any:
-    return forward(rules.state, rules.state.topics["a"], rules.now_ms, rules.payloads)
+def steps(rules: Rules, router: str = "r") -> Any:
+    return forward(rules.state, rules.state.routers[router], rules.now_ms, rules.payloads)
 
 
 def outcome(stepping: Any) -> Forwarded:
@@ -43,41 +43,68 @@ def outcome(stepping: Any) -> Forwarded:
 def test_copies_and_the_cursor_are_one_batch(rules: Rules) -> None:
     append(rules, "a", 5)
     stepping = steps(rules)
-    events: list[Event] = next(stepping)
+    events: list[Any] = next(stepping)
     assert [type(event) for event in events] == [RouterMoved, Appended]
     rules._fold(events)
-    assert outcome(stepping) == Forwarded(more=True, stalled=[]), "two of five"
+    assert outcome(stepping) == Forwarded(more=True, size=len(events[1].blobs)), "two of five"
     assert (rules.state.routers["r"].cursor, rules.state.topics["b"].head_seq) == (3, 3)
 
 
 def test_a_destination_that_is_absent_is_made_in_the_batch_of_its_first_copies(rules: Rules) -> None:
     rules.put_router("s", source="a", dest="c")
     append(rules, "a", 1)
-    stepping = steps(rules)
-    rules._fold(next(stepping))
-    assert [type(event) for event in next(stepping)] == [TopicPut, RouterMoved, Appended]
+    assert [type(event) for event in next(steps(rules, "s"))] == [TopicPut, RouterMoved, Appended]
 
 
 def test_a_router_with_nothing_new_takes_no_step(rules: Rules) -> None:
-    assert outcome(steps(rules)) == Forwarded(more=False, stalled=[])
+    assert outcome(steps(rules)) == Forwarded(more=False)
 
 
-def test_a_full_destination_stalls_its_router_and_no_other(rules: Rules) -> None:
+def test_a_router_whose_source_is_gone_takes_no_step(rules: Rules) -> None:
+    router = rules.state.routers["r"]
+    del rules.state.topics["a"]
+    assert outcome(forward(rules.state, router, rules.now_ms, rules.payloads)) == Forwarded(more=False)
+
+
+def test_a_step_ends_before_the_record_with_which_it_would_pass_its_bytes(clock: ManualClock) -> None:
+    rules = Rules(clock, Settings(router_step_bytes=4))
+    rules.put_router("r", source="a", dest="b")
+    rules.produce("a", [b"0"])
+    append(rules, "a", 9)
+    cursors, more = list[int](), True
+    while more:
+        stepping = steps(rules)
+        rules._fold(next(stepping))
+        more = outcome(stepping).more
+        cursors.append(rules.state.routers["r"].cursor)
+    assert cursors == [5, 9, 10], "eight records of one byte, and one of two"
+
+
+def test_a_step_takes_one_record_however_large(clock: ManualClock) -> None:
+    rules = Rules(clock, Settings(router_step_bytes=1))
+    rules.put_router("r", source="a", dest="b")
+    rules.produce("a", [b"0"])
+    append(rules, "a", 10)
+    rules.state.routers["r"].cursor = 9
+    stepping = steps(rules)
+    rules._fold(next(stepping))
+    assert (outcome(stepping).more, rules.state.routers["r"].cursor) == (True, 10)
+
+
+def test_a_full_destination_blocks_its_router(rules: Rules) -> None:
     rules.put_topic("full", {"cap_records": 1, "discard": "reject"})
     rules.produce("full", [b"1"])
     rules.put_router("q", source="a", dest="full")
     append(rules, "a", 1)
-    stepping = steps(rules)
-    rules._fold(next(stepping))
-    assert outcome(stepping) == Forwarded(more=False, stalled=["full"])
+    assert outcome(steps(rules, "q")) == Forwarded(more=False, blocked=True)
     assert rules.state.routers["q"].cursor == 1
 
 
-def test_a_log_that_takes_nothing_stalls_a_router_where_it_is(rules: Rules) -> None:
+def test_a_log_that_takes_nothing_blocks_a_router_where_it_is(rules: Rules) -> None:
     append(rules, "a", 1)
     stepping = steps(rules)
     next(stepping)
     with pytest.raises(StopIteration) as done:
         stepping.throw(Overloaded("the disk is full"))
-    assert done.value.value[0] == Forwarded(more=False, stalled=["b"])
+    assert done.value.value[0] == Forwarded(more=False, blocked=True)
     assert rules.state.routers["r"].cursor == 1

@@ -267,3 +267,25 @@ def test_the_number_of_routers_is_bounded(clock: ManualClock) -> None:
     with pytest.raises(Overloaded):
         rules.put_router("s", source="a", dest="c")
     rules.put_router("r", source="a", dest="c")
+
+
+def test_the_number_of_routers_from_one_topic_is_bounded(clock: ManualClock) -> None:
+    rules = Rules(clock, Settings(routers_per_source_max=2))
+    rules.put_router("r", source="a", dest="b")
+    rules.put_router("s", source="a", dest="c")
+    rules.put_router("t", source="b", dest="d")
+    for name in ("u", "t"):
+        with pytest.raises(Overloaded, match="delete some, or raise") as error:
+            rules.put_router(name, source="a", dest="e")
+        assert error.value.detail == {"limit": "routers_per_source_max", "max": 2}
+    rules.put_router("s", source="a", dest="e")
+    rules.delete_router("r")
+    rules.put_router("t", source="a", dest="d")
+    assert len(rules.routers(source="a").items) == 2
+
+
+def test_without_a_limit_any_number_of_routers_leads_from_a_topic(clock: ManualClock) -> None:
+    rules = Rules(clock, Settings(routers_per_source_max=0))
+    for number in range(200):
+        rules.put_router(f"r{number}", source="a", dest=f"b{number}")
+    assert len(rules.state.routers_from["a"]) == 200

@@ -14,6 +14,7 @@ from tenure.broker.serving.alarms import Alarms
 from tenure.broker.serving.catch_up import CatchUp
 from tenure.broker.serving.coordinator import Coordinator
 from tenure.broker.serving.durable_claims import UnsyncedClaims
+from tenure.broker.serving.forwarding import Forwarding
 from tenure.broker.serving.grace import Graces
 from tenure.broker.serving.long_commands import LongCommands
 from tenure.broker.serving.long_reads import ReadWaiter
@@ -26,7 +27,6 @@ from tenure.contract.commands import Claim
 from tenure.contract.replies import Grant
 from tenure.contract.values import check_whole
 from tenure.core.catching_up import CatchingUp
-from tenure.core.decide.forward import forward
 from tenure.core.decide.holding import give_back, release
 from tenure.core.decide.losses import lose
 from tenure.core.level import Level
@@ -62,6 +62,14 @@ class ServingLoop:
         self.catch_up = CatchUp(engine, self.work)
         self.long_commands = LongCommands(
             engine, loop, work=self.work, catch_up=self.catch_up, check_waiters=self.check_waiters
+        )
+        self.forwarding = Forwarding(
+            engine,
+            loop,
+            committer=self.committer,
+            begin_turn=self.work.begin_turn,
+            may_serve=self._may_attend,
+            after=self.settle,
         )
         self.readings: dict[Topic, set[ReadWaiter]] = {}
         self._durable_claims = UnsyncedClaims(self)
@@ -293,13 +301,18 @@ class ServingLoop:
         stay as they are: the next link that is committed serves them. A broker that closes forwards nothing more,
         because nothing writes that any more, and its last checkpoint would have it.
         """
-        if self.is_closed or (self.must_check and not self.committer.has_grant()):
+        if not self._may_attend():
             return
+        if self.forwarding:
+            self.forwarding.go_on()
         if 0 < self.engine.settings.turn_topics_max < len(self.engine.changed_topics):
             self._queue_up()
             self._attend_first(self._next_turn())
         else:
             self._attend_first([])
+
+    def _may_attend(self) -> bool:
+        return not self.is_closed and (not self.must_check or self.committer.has_grant())
 
     def _attend_first(self, topics: list[Topic]) -> None:
         """Serve these topics in their order, then the changed ones.
@@ -343,19 +356,10 @@ class ServingLoop:
         state = self.engine.state
         is_there = state.by_id.get(topic.id) is topic  # else another topic may have its name and its routers by now
         if is_there and topic.name in state.routers_from:
-            self._forward(topic)
+            self.forwarding.run(topic)
         self.coordinator.serve(topic)
         for reading in list(self.readings.get(topic, ())):
             reading.look_again()
-
-    def _forward(self, topic: Topic) -> None:
-        """Run one step of the routers of a topic; a stalled one continues when its destination changes."""
-        engine = self.engine
-        more, stalled = engine.carry_out(forward(engine.state, topic, engine.now(), engine.reader)).reply
-        for dest in stalled:
-            engine.stalled_routers.setdefault(dest, set()).add(topic.name)
-        if more:
-            self.attend_later(topic)
 
     def attend_later(self, topic: Topic) -> None:
         self._again.add(topic)

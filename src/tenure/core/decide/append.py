@@ -63,7 +63,7 @@ def append(state: State, command: Append, now_ms: int, payloads: Payloads) -> De
             share.take_key(name)
     packed = batch.packed
     if state.must_check_limits:
-        check_broker_room(state, config, size=len(packed.blobs))
+        check_broker_room(state, config, size=len(packed.blobs), share=share)
     ts_ms, count = now_ms + state.wall_offset_ms, packed.count
     event = Appended(now_ms, topic_id, ts_ms, first_seq, count, packed.ends, packed.blobs, packed.plain, extra)
     last_seq = first_seq + count - 1

@@ -9,7 +9,7 @@ from tenure.contract.records import Record, Stored
 from tenure.core.decide.decision import Payloads, Steps, append_copies
 from tenure.core.decide.evict import evict_over_cap
 from tenure.core.decide.limits import check_made_by_use, check_topic_room
-from tenure.core.events import Event, RouterMoved, TopicPut
+from tenure.core.events import Appended, Event, RouterMoved, TopicPut
 from tenure.core.level import Level
 from tenure.core.state.router import Router
 from tenure.core.state.state import State
@@ -20,34 +20,36 @@ __all__ = ["Forwarded", "forward"]
 
 
 class Forwarded(NamedTuple):
-    """How far the routers of a topic came: whether some have ``more`` to do, and the destinations that block others."""
+    """How far a step of a router came: whether it has ``more`` to do, how many bytes it copied, and whether its
+    destination blocks it.
+    """
 
     more: bool
-    stalled: list[str]
+    size: int = 0
+    blocked: bool = False
 
 
-def forward(state: State, source: Topic, now_ms: int, payloads: Payloads) -> Steps[tuple[Forwarded, int]]:
-    """Copy what is new in ``source`` through its routers, a step each.
+def forward(state: State, router: Router, now_ms: int, payloads: Payloads) -> Steps[tuple[Forwarded, int]]:
+    """Copy one step of what is new in a router's source: up to a number of records, and of bytes.
 
-    A destination that is full or absent blocks its router, which goes on once something changes there or here.
+    A destination that is full or absent blocks the router, which goes on once something changes there or here.
     """
-    more, stalled = False, list[str]()
-    for router in list(state.routers_from.get(source.name, ())):
-        if router.cursor < source.visible_seq:
-            try:
-                more |= yield from _step(state, source, router, now_ms, payloads)
-            except (Closed, NotFound, Overloaded):
-                stalled.append(router.dest)
-    return Forwarded(more, stalled), Level.NOW
+    source, done = state.topics.get(router.source), Forwarded(more=False)
+    if source is not None and router.cursor < source.visible_seq:
+        try:
+            done = yield from _step(state, source, router, now_ms, payloads)
+        except (Closed, NotFound, Overloaded):
+            done = Forwarded(more=False, blocked=True)
+    return done, Level.NOW
 
 
-def _step(state: State, source: Topic, router: Router, now_ms: int, payloads: Payloads) -> Steps[bool]:
+def _step(state: State, source: Topic, router: Router, now_ms: int, payloads: Payloads) -> Steps[Forwarded]:
     """Copy what one step allows; source records that cannot be read are missed, like those evicted before it came.
 
     Raises NotFound or Overloaded where the router has to wait; nothing was changed then.
     """
     lo, settings, match = router.cursor + 1, state.settings, router.match
-    hi = min(lo + settings.router_step_records, source.visible_seq + 1)
+    hi = _end(state, source, lo, payloads)
     records, lost = payloads.readable(source, source.live_runs(lo, hi))
     copies = [
         _copy(router, record)
@@ -56,15 +58,32 @@ def _step(state: State, source: Topic, router: Router, now_ms: int, payloads: Pa
     ]
     missed = len(lost) + max(0, min(hi, source.evict_floor) - max(lo, 1))
     events: list[Event] = []
-    dest_id = 0
+    dest_id = size = 0
     if copies or missed:
         dest_id, events = _deliver(state, router, copies, now_ms=now_ms, burnt=1 if missed else 0)
     moved = RouterMoved(now_ms, router.name, hi - 1, len(copies), missed, dest_id)
     events.insert(len(events) - (1 if copies else 0), moved)
+    if isinstance(events[-1], Appended):
+        size = len(events[-1].blobs)
     yield events
     if copies:
         yield from evict_over_cap(state, state.by_id[dest_id], now_ms, payloads)
-    return hi <= source.visible_seq
+    return Forwarded(hi <= source.visible_seq, size)
+
+
+def _end(state: State, source: Topic, lo: int, payloads: Payloads) -> int:
+    """Return the seq before which a step that begins at ``lo`` ends; it takes one record at least."""
+    settings = state.settings
+    hi = min(lo + settings.router_step_records, source.visible_seq + 1)
+    left = settings.router_step_bytes
+    if hi - lo > 1 and payloads.weigh(source, source.live_runs(lo, hi)) > left:
+        first = True
+        for seq, size in payloads.sizes(source, lo, hi):
+            left -= size
+            if left < 0 and not first:
+                return seq
+            first = False
+    return hi
 
 
 def _copy(router: Router, record: Stored) -> Record:

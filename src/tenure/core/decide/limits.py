@@ -91,12 +91,15 @@ def room_for(topic: Topic | None, config: TopicConfig, ends: Sequence[int]) -> i
     return min(room, len(ends))
 
 
-def check_broker_room(state: State, config: TopicConfig, *, size: int) -> None:
+def check_broker_room(state: State, config: TopicConfig, *, size: int, share: Share | None) -> None:
     """Raise Overloaded unless the disk keeps up and the broker as a whole has room for a topic of this config.
 
-    A priority below 0 leaves a part of both to the others, so topics of low priority are refused first.
+    A priority below 0 leaves a part of both to the others, so topics of low priority are refused first; a caller whose
+    bytes make up its share of those that wait for a sync is refused before all others.
     """
     settings, priority = state.settings, config.priority
+    if share is not None:
+        share.take_bytes(size, appended=state.appended_bytes, synced=state.synced_bytes)
     if state.unsynced_bytes > share_of(settings.pending_bytes_max, priority):
         raise Overloaded("the disk is behind: too many bytes wait for a sync; send the same request later")
     total = settings.total_bytes_max

@@ -24,7 +24,8 @@ __all__ = ["delete_router", "get_router", "list_routers", "put_router"]
 def put_router(state: State, command: PutRouter, now_ms: int, payloads: Payloads) -> Decided[tuple[Router, bool]]:
     """Create or replace a router; it copies what is appended from now on.
 
-    Raises Conflict for a cycle not allowed, NotFound for a destination that is absent and may not be created.
+    Raises Conflict for a cycle not allowed, NotFound for a destination that is absent and may not be created, and
+    Overloaded for one router too many.
     """
     name, source, dest = check_router_name(command.router), command.source, command.dest
     check_topic_name(source)
@@ -42,6 +43,8 @@ def put_router(state: State, command: PutRouter, now_ms: int, payloads: Payloads
     limit = state.settings.routers_max
     if known is None and limit and len(state.routers) >= limit:
         raise Overloaded(f"there are {limit} routers, which is the limit", limit="routers_max", max=limit)
+    if known is None or known.source != source:
+        _check_source(state, source)
     if known is None and command.share is not None:
         command.share.take_router(name)
     topic = state.topics.get(source)
@@ -72,6 +75,18 @@ def _rule(given: object, *, bytes_max: int) -> list[str] | None:
         return None
     match = parse_match(given, bytes_max=bytes_max)
     return ["tag", "Eq", match.exact] if match.exact is not None else ["tag", "Glob", f"{match.prefix}*"]
+
+
+def _check_source(state: State, source: str) -> None:
+    """Raise Overloaded where as many routers as may lead from a topic."""
+    limit = state.settings.routers_per_source_max
+    if 0 < limit <= len(state.routers_from.get(source, ())):
+        raise Overloaded(
+            f"{limit} routers lead from {source!r}, which is the limit: copy into a topic that more lead from, delete "
+            "some, or raise the broker's setting routers_per_source_max",
+            limit="routers_per_source_max",
+            max=limit,
+        )
 
 
 def _check_cycle(state: State, name: str, source: str, dest: str) -> None:

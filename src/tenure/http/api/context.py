@@ -85,6 +85,8 @@ class Context:
     def set_broker(self, broker: Broker | None) -> None:
         """Set the broker once requests can be served; None while another server leads."""
         self._broker = broker
+        if broker is not None and self.shares is not None:
+            self.shares.begin(broker)
 
     @property
     def is_open(self) -> bool:

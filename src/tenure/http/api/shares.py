@@ -8,16 +8,21 @@ The broker knows no keys, and its data outlives them, so nothing durable records
 
 Each tally is a number that is never too low: taking adds one, and only when it reaches the share is it counted again,
 at most once a second. So a call costs one comparison. A server with one key has no shares.
+
+Bytes that wait for a sync are kept by owner: keys of the same prefixes have one account, and every other key its own.
+The copies of a router are charged to the prefixes that its name is within, else to the key that made it, else to the
+prefixes that its source is within.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 from typing import Final
 
 from tenure.broker.broker import Broker
-from tenure.contract.share import Share
+from tenure.contract.share import Share, Unsynced
+from tenure.core.state.router import Router
 from tenure.errors import Overloaded
 from tenure.http.api.app import Call
 from tenure.http.api.context import Context
@@ -27,6 +32,7 @@ from tenure.http.settings import ServerSettings
 __all__ = ["KeyShare", "Shares", "Tally", "share_of", "share_used_up"]
 
 _RECOUNT_S: Final = 1.0
+_MAKERS_MIN: Final = 1_000
 
 
 class Tally:
@@ -86,11 +92,14 @@ class Tally:
 class KeyShare(Share):
     """The share of one key, for the broker. Every method raises Overloaded where the share is used up."""
 
-    __slots__ = ("_keys", "_percent", "_routers", "_topics", "key")
+    __slots__ = ("_keys", "_percent", "_routers", "_topics", "_unsynced", "key")
 
-    def __init__(self, key: Key, broker: Broker, settings: ServerSettings, *, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self, key: Key, broker: Broker, settings: ServerSettings, *, unsynced: Unsynced, now_s: Callable[[], float]
+    ) -> None:
         state, engine, own = broker._state, settings.engine, key.prefixes is not None
         self.key = key
+        self._unsynced = unsynced
         self._percent = settings.key_share_percent
 
         def topics() -> Iterable[str]:
@@ -134,35 +143,96 @@ class KeyShare(Share):
         advice = "idempotency keys: send the same request once some have passed, or shorten idempotency_window_ms"
         self._take(self._keys, topic, "engine.idempotency_keys_max", advice)
 
+    def take_bytes(self, size: int, *, appended: int, synced: int) -> None:
+        """Count payload that is about to be appended, while many bytes wait for a sync."""
+        unsynced = self._unsynced
+        if unsynced.is_full(synced):
+            advice = "bytes that wait for a sync: send the same request later, and less at once"
+            raise share_used_up(unsynced.bytes_max, advice, percent=self._percent, of="engine.pending_bytes_max")
+        unsynced.add(size, appended + size)
+
     def _take(self, tally: Tally, name: str, of: str, advice: str) -> None:
         if tally.most and not tally.take(name):
             raise share_used_up(tally.most, advice, percent=self._percent, of=of)
 
 
 class Shares:
-    """The shares of all keys. ``several`` returns whether there is more than one key: a single one has no limit."""
+    """The shares of all keys, which ``keys`` returns: a single one has no limit."""
 
     def __init__(
-        self, settings: ServerSettings, *, several: Callable[[], bool], now_s: Callable[[], float] = monotonic
+        self, settings: ServerSettings, *, keys: Callable[[], Sequence[Key]], now_s: Callable[[], float] = monotonic
     ) -> None:
         self._settings = settings
+        self._keys = keys
         self._now_s = now_s
-        self._several = several
         self._by_key: dict[str, KeyShare] = {}
+        self._unsynced: dict[tuple[str, ...] | str, Unsynced] = {}
+        self._by_prefix: dict[str, Unsynced] | None = None
+        self._makers: dict[str, Key] = {}
+
+    def begin(self, broker: Broker) -> None:
+        """Count what this broker holds, and nothing of one before it; charge its copies."""
+        self._by_key, self._unsynced, self._by_prefix, self._makers = {}, {}, None, {}
+        broker.charge_copies(self.owner_of)
 
     def of(self, key: Key, broker: Broker) -> KeyShare | None:
         """Return the share of a key, or None where it has no limit."""
-        if not self._settings.key_share_percent or not self._several():
+        if not self._settings.key_share_percent or len(self._keys()) < 2:
             return None
         share = self._by_key.get(key.id)
         if share is None:
-            share = self._by_key[key.id] = KeyShare(key, broker, self._settings, now_s=self._now_s)
+            unsynced = self._unsynced_of(key)
+            share = KeyShare(key, broker, self._settings, unsynced=unsynced, now_s=self._now_s)
+            self._by_key[key.id] = share
         return share
 
     def keep(self, keys: Iterable[Key]) -> None:
         """Drop the tallies of other keys than these, and of those with other prefixes than before."""
         kept = set(keys)
         self._by_key = {key_id: share for key_id, share in self._by_key.items() if share.key in kept}
+        owners = {_owner(key) for key in kept}
+        self._unsynced = {owner: unsynced for owner, unsynced in self._unsynced.items() if owner in owners}
+        self._makers = {router: key for router, key in self._makers.items() if key in kept}
+        self._by_prefix = None
+
+    def note_maker(self, router: str, key: Key, broker: Broker) -> None:
+        """Note which key makes a router; the name of a router that is within some prefixes says it by itself."""
+        if key.prefixes is None:
+            self._makers[router] = key
+            if len(self._makers) > 2 * len(broker._state.routers) + _MAKERS_MIN:
+                self._makers = {name: maker for name, maker in self._makers.items() if name in broker._state.routers}
+
+    def owner_of(self, router: Router) -> Unsynced | None:
+        """Return the account of the owner of a router; None where it is not known, or has no limit."""
+        if not self._settings.key_share_percent or len(self._keys()) < 2:
+            return None
+        maker = self._makers.get(router.name)
+        return (
+            self._within(router.name)
+            or (self._unsynced_of(maker) if maker is not None else None)
+            or self._within(router.source)
+        )
+
+    def _within(self, name: str) -> Unsynced | None:
+        """Return the account of the longest prefix that a name is within."""
+        by_prefix = self._by_prefix
+        if by_prefix is None:
+            found = [(prefix, self._unsynced_of(key)) for key in self._keys() for prefix in key.prefixes or ()]
+            by_prefix = self._by_prefix = dict(sorted(found, key=lambda one: len(one[0]), reverse=True))
+        return next((unsynced for prefix, unsynced in by_prefix.items() if name.startswith(prefix)), None)
+
+    def _unsynced_of(self, key: Key) -> Unsynced:
+        owner = _owner(key)
+        unsynced = self._unsynced.get(owner)
+        if unsynced is None:
+            most = self._settings.share_of(self._settings.engine.pending_bytes_max)
+            unsynced = self._unsynced[owner] = Unsynced(most)
+        return unsynced
+
+
+def _owner(key: Key) -> tuple[str, ...] | str:
+    """Return the name of the account of a key."""
+    return key.id if key.prefixes is None else tuple(sorted(key.prefixes))
 
 
 def share_of(context: Context, call: Call) -> KeyShare | None:

@@ -40,6 +40,8 @@ def _build_put(context: Context, call: Call) -> PutRouter:
     check_name(call, body.source)
     check_name(call, body.dest)
     _check_known(context, call)
+    if call.key is not None and context.shares is not None:
+        context.shares.note_maker(call.names["r"], call.key, context.broker)
     return PutRouter(router=call.names["r"], share=share_of(context, call), **asdict(body))
 
 
