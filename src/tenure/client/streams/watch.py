@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Mapping
+from typing import Annotated
 
 import msgspec
 from msgspec.json import Decoder
@@ -55,9 +56,13 @@ WatchEvent = Records | Tombstone | CaughtUp | TopicDeleted
 
 
 class _WatchSession(msgspec.Struct):
-    """The reply to a watch: where its stream is, and where it begins on each topic."""
+    """The reply to a watch: where its stream is, and where it begins on each topic.
 
-    stream_url: str
+    The path goes into the head of a request with the caller's key, to whichever server leads by then: it is held to the
+    one form that there is, or its text could be another request.
+    """
+
+    stream_url: Annotated[str, msgspec.Meta(pattern=r"\A/v0/watch/[A-Za-z0-9_-]{1,256}\Z")]
     topics: dict[str, WatchFrom] = {}
 
 
