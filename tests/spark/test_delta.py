@@ -142,6 +142,38 @@ def test_the_newest_row_of_a_key_wins_and_a_replay_brings_no_deleted_key_back(sp
     assert users(read(spark, place)) == after
 
 
+def test_a_malformed_entry_is_replaced_by_no_other_and_by_no_row_without_a_key(spark: SparkSession, tmp_path: Path):
+    table = DeltaSink(tmp_path / "users", merge_keys=["user"], delete_when="op IS NULL")
+
+    def entries(*lines: tuple[int, int, str | None, str | None, str | None]) -> DataFrame:
+        columns = "_seq long, _index int, user string, op string, _malformed string"
+        return spark.createDataFrame(list(lines), columns).coalesce(1)
+
+    def found() -> list[tuple[int, int, str | None, str | None]]:
+        rows = read(spark, tmp_path / "users").select("_seq", "_index", "user", "_malformed").collect()
+        return sorted(tuple(row) for row in rows)
+
+    first = entries(
+        (0, 0, None, None, "a"), (0, 1, None, None, "b"), (0, 2, None, "put", None), (0, 3, "x", "put", None)
+    )
+    assert table.write(first, commit(0, 0)) == 4
+    before = [(0, 0, None, "a"), (0, 1, None, "b"), (0, 2, None, None), (0, 3, "x", None)]
+    assert found() == before
+    table.write(entries((1, 0, None, None, "c"), (1, 1, None, "put", None)), commit(1, 1))
+    assert found() == [*before[:2], before[3], (1, 0, None, "c"), (1, 1, None, None)]
+    table.write(entries((2, 0, None, "put", None)).drop("_malformed"), commit(2, 2))
+    table.write(first, commit(0, 0, buffer="C"))  # the same entries under another name
+    assert found() == [*before[:2], before[3], (1, 0, None, "c"), (2, 0, None, None)]
+
+
+def test_a_partition_takes_a_text_with_a_nul_and_refuses_one_too_long_for_a_name(spark: SparkSession, tmp_path: Path):
+    table = DeltaSink(tmp_path / "parted", partition_by=["part"])
+    table.write(spark.sql("SELECT 1 AS id, 'a\\u0000b' AS part"), commit(0, 0))
+    assert [row.part for row in read(spark, tmp_path / "parted").collect()] == ["a\ufffdb"]
+    with pytest.raises(Invalid, match="partitioned by part, and a directory's name has at most 255 bytes"):
+        table.write(spark.sql("SELECT 2 AS id, repeat('x', 300) AS part"), commit(1, 1))
+
+
 @pytest.mark.full
 def test_a_merge_of_a_late_driver_is_skipped_with_its_deletes_and_inserts(spark: SparkSession, tmp_path: Path):
     class Late(DeltaSink):

@@ -91,6 +91,21 @@ def test_partitions_whose_columns_begin_with_an_underscore_keep_their_rows(spark
         FileTable(at, partition_by=[".day"])
 
 
+def test_a_partition_takes_a_text_with_a_nul_and_refuses_one_too_long_for_a_name(spark: SparkSession, tmp_path: Path):
+    table = FileTable(tmp_path, partition_by=["a.b", "part"])
+
+    def partitioned(*texts: str) -> DataFrame:
+        return spark.createDataFrame([(number, "1", text) for number, text in enumerate(texts)], ["id", "a.b", "part"])
+
+    longest = "é" * 35 + "/" * 60  # 70 bytes, and 180 once they are escaped
+    assert table.write(partitioned("a\0b", "\0", longest), commit(0, 0)) == 3
+    found = spark.read.parquet(str(tmp_path)).orderBy("id").collect()
+    assert [row.part for row in found] == ["a\ufffdb", "\ufffd", longest]
+    with pytest.raises(Exception, match=r"by part, and a directory's name has at most 255 bytes: shorten é{35}/{5}…"):
+        table.write(partitioned("short", longest + "/"), commit(1, 1))
+    assert table.last_committed(spark, "B") == 0
+
+
 def test_rows_that_are_lost_on_the_way_fail_the_range(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -40,6 +40,20 @@ def test_a_merge_without_deletes_does_not_speak_of_them():
     assert "t.`a``b` <=> s.`a``b`" in statement
 
 
+@pytest.mark.parametrize(("ours", "theirs"), [(True, True), (True, False), (False, True)])
+def test_the_place_of_a_malformed_entry_is_a_part_of_its_key(ours: bool, theirs: bool):
+    def columns(has_malformed: bool) -> list[str]:
+        return ["user", "_seq", "_index", *(["_malformed"] if has_malformed else [])]
+
+    statement = Merge(["user"]).statement("t1", "rows", columns(ours), there=columns(theirs))
+    there, here = (
+        [f"if({row}.`_malformed` IS NULL, NULL, {row}.`{name}`)" if known else "NULL" for name in ("_seq", "_index")]
+        for row, known in (("t", theirs), ("s", ours))
+    )
+    condition = " AND ".join(f"{one} <=> {other}" for one, other in zip(there, here, strict=True))
+    assert statement.splitlines()[0].endswith(f"ON t.`user` <=> s.`user` AND {condition}")
+
+
 def test_a_merge_needs_its_columns():
     with pytest.raises(Invalid):
         Merge([])

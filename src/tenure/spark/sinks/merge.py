@@ -3,15 +3,20 @@
 Of a range only the newest row of each key counts, by its place in the buffer. Rows in the table carry that place too,
 so an older row never replaces a newer one. What makes a repeat harmless is not this, but the marker that the sink
 commits with the MERGE: a key that was deleted leaves nothing to compare with.
+
+An entry that could not be decoded has NULL in every key. Its place takes part in its key, so each one keeps its row:
+otherwise all malformed entries would replace each other.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from tenure.errors import Invalid
+from tenure.spark.decode import MALFORMED
 from tenure.spark.sinks.arguments import quote_name
 from tenure.spark.sinks.nested import align
 
@@ -30,7 +35,7 @@ class Merge:
 
     ``delete_when`` is SQL over the columns of the rows, true for those that delete their key's row. ``order_by`` must
     distinguish the rows of a key. Where a transformation makes several rows of one entry, name one column more. NULL is
-    a key like any other.
+    a key like any other, but a malformed entry, of which all keys are NULL, is replaced and deleted by no other.
     """
 
     def __init__(
@@ -56,26 +61,33 @@ class Merge:
         from pyspark.sql import functions as F  # noqa: N812
 
         newest_first = [F.col(quote_name(column)).desc() for column in self.order_by]
-        window = Window.partitionBy(*map(quote_name, self.keys)).orderBy(*newest_first)
+        keys = [F.expr(key) for key in self._key("", frame.columns)]
+        window = Window.partitionBy(*keys).orderBy(*newest_first)
         rows = frame
         if self.delete_when is not None:
-            rows = rows.withColumn(_DELETE, F.coalesce(F.expr(self.delete_when).cast("boolean"), F.lit(False)))
+            deletes = F.expr(self.delete_when).cast("boolean")
+            if MALFORMED in frame.columns:
+                deletes &= F.col(MALFORMED).isNull()
+            rows = rows.withColumn(_DELETE, F.coalesce(deletes, F.lit(False)))
         return rows.withColumn(_RANK, F.row_number().over(window)).where(f"{_RANK} = 1").drop(_RANK)
 
     def into(self, target: str, frame: DataFrame) -> None:
         """Merge the frame's rows into ``target``, as SQL spells it. Nested fields that they lack are null."""
         spark, view = frame.sparkSession, f"tenure_{uuid.uuid4().hex}"
-        self.newest(align(frame, spark.sql(f"SELECT * FROM {target}").schema)).createOrReplaceTempView(view)
+        there = spark.sql(f"SELECT * FROM {target}").schema
+        self.newest(align(frame, there)).createOrReplaceTempView(view)
         try:
-            spark.sql(self.statement(target, view, frame.columns))
+            spark.sql(self.statement(target, view, frame.columns, there=there.fieldNames()))
         finally:
             spark.catalog.dropTempView(view)
 
-    def statement(self, target: str, source: str, columns: Sequence[str]) -> str:
-        """Return the MERGE of ``source``, which `newest` returned, into ``target``; both as SQL spells them."""
+    def statement(self, target: str, source: str, columns: Sequence[str], *, there: Sequence[str] = ()) -> str:
+        """Return the MERGE of ``source``, which `newest` returned, into ``target``; both as SQL spells them.
+
+        ``columns`` are those of the rows, ``there`` those of the table.
+        """
         names = [quote_name(column) for column in columns]
-        same_key = " AND ".join(f"t.{key} <=> s.{key}" for key in map(quote_name, self.keys))
-        clauses = [f"MERGE INTO {target} AS t USING {source} AS s ON {same_key}"]
+        clauses = [f"MERGE INTO {target} AS t USING {source} AS s ON {self._same_key(columns, there)}"]
         older = self._older()
         if self.delete_when is not None:
             clauses.append(f"WHEN MATCHED AND {older} AND s.{_DELETE} THEN DELETE")
@@ -85,6 +97,19 @@ class Merge:
         values = ", ".join(f"s.{name}" for name in names)
         clauses.append(f"WHEN NOT MATCHED{kept} THEN INSERT ({', '.join(names)}) VALUES ({values})")
         return "\n".join(clauses)
+
+    def _same_key(self, columns: Sequence[str], there: Sequence[str]) -> str:
+        """Return the condition that two rows have the same key: equal values, as a join by key needs them."""
+        ours, theirs = self._key("s.", columns), self._key("t.", there)
+        return " AND ".join(f"{their} <=> {our}" for their, our in zip_longest(theirs, ours, fillvalue="NULL"))
+
+    def _key(self, prefix: str, columns: Sequence[str]) -> list[str]:
+        """Return what identifies a row, as SQL: its keys, and of a malformed entry its place too."""
+        key = [f"{prefix}{quote_name(name)}" for name in self.keys]
+        if MALFORMED in columns:
+            fits = f"{prefix}{quote_name(MALFORMED)} IS NULL"
+            key += [f"if({fits}, NULL, {prefix}{quote_name(name)})" for name in self.order_by]
+        return key
 
     def _older(self) -> str:
         """Return the condition that the table's row is older; one without a place, from before this MERGE, is."""

@@ -22,6 +22,7 @@ from tenure.spark.sinks.delta.stored import commit_rows
 from tenure.spark.sinks.files.table import FileTable
 from tenure.spark.sinks.merge import ORDER_BY, Merge, check_joining, merge_of
 from tenure.spark.sinks.nested import new_fields
+from tenure.spark.sinks.partition_values import with_directory_names
 from tenure.spark.sinks.places import Place
 from tenure.spark.sinks.protocol import Needs, is_held
 from tenure.spark.sinks.refusals import named_refusals, unlogged
@@ -118,6 +119,8 @@ class DeltaSink:
 
         if holds():
             return None
+        is_on_disk = self._place is not None and self._place.local is not None
+        frame = with_directory_names(frame, self._partition_by, is_on_disk=is_on_disk)
         with named_refusals(commit, holds):
             if self._merge is None:
                 self._append(frame, {"txnAppId": _application(commit), "txnVersion": str(commit.high)})

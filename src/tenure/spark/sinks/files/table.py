@@ -23,6 +23,7 @@ from tenure.spark.sinks.files.log import ATTEMPTS_MAX, FileLog, LogState
 from tenure.spark.sinks.files.schema import TableSchema, join, schema_of, schema_of_file
 from tenure.spark.sinks.files.stage import Stage
 from tenure.spark.sinks.given import count_given
+from tenure.spark.sinks.partition_values import with_directory_names
 from tenure.spark.sinks.places import Place
 from tenure.spark.sinks.protocol import Needs, about_to_publish, is_held
 
@@ -188,7 +189,9 @@ class FileTable:
 
         try:
             # With the second algorithm a task that dies while it commits leaves a part of its files.
-            rows, given = count_given(make_nullable(frame))
+            rows = make_nullable(frame)
+            rows = with_directory_names(rows, self._partition_by, is_on_disk=self._place.local is not None)
+            rows, given = count_given(rows)
             writer = rows.write.option("mapreduce.fileoutputcommitter.algorithm.version", "1")
             if self._partition_by:
                 writer = writer.partitionBy(*self._partition_by)
