@@ -30,7 +30,7 @@ from tenure.spark.pipeline.notes.unbalanced import (
     note_unbalanced,
     unbalanced_of,
 )
-from tenure.spark.pipeline.rows.figures import Figures
+from tenure.spark.pipeline.rows.figures import Change, Figures
 from tenure.spark.pipeline.runner.progress import Look, entries_of, progress_of
 from tenure.spark.pipeline.runner.streaming import _reporter
 from tenure.spark.pipeline.runner.topics import topic_lag
@@ -183,7 +183,11 @@ def test_the_history_lists_runs_and_backfills_newest_first(tmp_path: Path, fille
     file = written(set_up(tmp_path), url)
     failed = run_of(2, state="failed")
     failed.error = {"code": "pipeline_failed", "message": "the disk is full"}
-    for run in (run_of(1, high=0), failed, run_of(3, high=0, name="orders.backfill")):
+    wrote, unknown = run_of(1, high=0), run_of(3, high=0, name="orders.backfill")
+    wrote.figures.stages = {"step 1": Change(8, 10), "deduplicate": Change(10, 3)}
+    wrote.figures.duplicates = 1
+    unknown.figures.stages = {"merge": Change(8, None)}
+    for run in (wrote, failed, unknown):
         begin_run(url, run)
     arguments = ["pipeline", "status", str(file), "--history"]
     found = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
@@ -194,6 +198,14 @@ def test_the_history_lists_runs_and_backfills_newest_first(tmp_path: Path, fille
     ]
     shown = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"}).stdout
     assert "1970-01-01 00:02:00.000Z: the disk is full" in shown
+    assert "3 rows written to parquet t, 1 duplicate\n" in shown
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.splitlines() if line.startswith("|")]
+    of = [cells[0].index(head) for head in ("entries", "rows", "left out")]
+    assert [[line[place] for place in of] for line in cells[2:]] == [
+        ["8", "3", "unknown"],
+        ["0", "0", "0"],
+        ["8", "3", "5"],
+    ]
     assert shown.index("00:03:00.000Z") < shown.index("00:01:00.000Z", shown.index("| started"))
 
 

@@ -28,12 +28,13 @@ _HEADS = (
     "entries#",
     "stored#",
     "rows#",
+    "left out#",
     "aside#",
     "up to#",
     "idle#",
 )
 
-_LEFT_OUT = ("malformed", "quarantined", "dropped", "duplicates")
+_LEFT_OUT = ("malformed", "quarantined", "dropped")
 
 
 def validate(file: Path, *, as_json: bool) -> int:
@@ -208,10 +209,17 @@ def _line(run: Payload) -> list[object]:
         figures["entries"],
         "" if run["bytes"] is None else size(run["bytes"]),
         figures["rows"],
+        _left_out(run["balance"]),
         figures["quarantined"],
         run["high"],
         run["idle_before"],
     ]
+
+
+def _left_out(balance: dict[str, int | None]) -> str:
+    """Format what all stages left out: entries less rows, below 0 where steps made rows."""
+    terms = [number for name, number in balance.items() if name != "rows"]
+    return _number(None if None in terms else sum(number or 0 for number in terms))
 
 
 def known(number: int | None, one: str, many: str) -> str:
@@ -248,6 +256,8 @@ def show_run(console: Console, run: Payload) -> None:
         print_line(console, "what was still to come when it was noted is not known")
     parts = [f"{known(figures['rows'], 'row', 'rows')} written to {run['into']}"]
     parts += [f"{_number(figures[name])} {name}" for name in _LEFT_OUT if figures[name] != 0]
+    if figures["duplicates"] != 0:
+        parts.append(known(figures["duplicates"], "duplicate", "duplicates"))
     print_line(console, ", ".join(parts))
     if figures["unchecked"]:
         print_line(console, f"not checked, as a count was not to be had: {', '.join(figures['unchecked'])}")
