@@ -154,6 +154,31 @@ def test_a_nul_in_an_entry_stops_no_pipeline_into_postgres(
         assert "b\ufffd" in stored[2]
 
 
+def test_a_time_that_postgres_has_not_stops_no_pipeline_with_a_quarantine(
+    spark: SparkSession, home: Path, filled: Filled, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORDERS_DB", database)
+    (home / "notes.toml").write_text('[fields]\nid = "long"\nday = "date"\nat = "timestamp"\ndays = ["date"]\n')
+    fit = [
+        b'{"id": 1, "day": "-4712-01-01", "at": "-4712-01-01T12:00:00Z"}',
+        b'{"id": 2, "day": "+999999-12-31", "at": "+294247-01-10T04:00:54Z", "days": ["-5000-01-01"]}',
+        b'{"id": 3}',
+    ]
+    beyond = [
+        b'{"id": 4, "day": "-4713-12-31"}',
+        b'{"id": 5, "at": -946771200000}',
+        b'{"id": 6, "day": "+5881580-01-01"}',
+    ]
+    section = '[quarantine]\npath = "tables/beyond"'
+    text = NOTES.replace("{table}", "times").replace("{quarantine}", section)
+    run = ran(spark, written(home, filled([*fit, *beyond]), text))
+    stored = read_postgres(spark, f"{database}#times").select("id").collect()
+    assert (run.figures.malformed, run.figures.quarantined) == (0, 3)
+    assert sorted(row["id"] for row in stored) == [1, 2, 3]
+    aside = spark.read.parquet(str(home / "tables/beyond")).orderBy("index").select("reason", "entry").collect()
+    assert [tuple(row) for row in aside] == [("time fits", entry) for entry in beyond]
+
+
 def test_what_becomes_of_a_nul_is_checked_with_the_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORDERS_DB", "postgresql://etl@127.0.0.1/sales")
     (home / "notes.toml").write_text('[fields]\nid = "long"\n')

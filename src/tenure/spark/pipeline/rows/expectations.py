@@ -12,6 +12,7 @@ from tenure.spark.pipeline.rows.deduplicate import PLACE
 from tenure.spark.pipeline.rows.stages import Stages
 from tenure.spark.sinks.arguments import quote_name
 from tenure.spark.sinks.postgres.nul import holds_nul
+from tenure.spark.sinks.postgres.times import holds_foreign_time
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -25,12 +26,18 @@ ASIDE: Final = "_set_aside"
 _SEQS_TOLD_MAX: Final = 10
 
 _NO_NUL: Final = Expect(name="no NUL", that="no text holds a NUL", otherwise="quarantine")
-"""The expectation of a table that cannot store a NUL, which no expression of a file states."""
+_TIME_FITS: Final = Expect(name="time fits", that="the table can hold each date and timestamp", otherwise="quarantine")
+_OF_TABLE: Final = {_NO_NUL.name: (_NO_NUL, holds_nul), _TIME_FITS.name: (_TIME_FITS, holds_foreign_time)}
+"""The expectations of a table that cannot store all that an entry may hold, which no expression of a file states.
+
+Each has what tells the rows that do not meet it. Names of a file have no spaces.
+"""
 
 
 def expects_of(pipeline: Pipeline) -> list[Expect]:
-    """Return the expectations of a pipeline: those of the file, and that of its table."""
-    return [*pipeline.expect, *([_NO_NUL] if on_nul_of(pipeline) == "quarantine" else [])]
+    """Return the expectations of a pipeline: those of the file, and those of its table."""
+    of_table = [expect for expect, _ in _OF_TABLE.values()]
+    return [*pipeline.expect, *(of_table if on_nul_of(pipeline) == "quarantine" else [])]
 
 
 class ExpectationSet:
@@ -56,8 +63,9 @@ class ExpectationSet:
             return rows
         names: list[Column] = []
         for index, expect in enumerate(self.all):
-            if expect is _NO_NUL:
-                names.append(f.when(holds_nul(rows), f.lit(expect.name)))
+            if expect.name in _OF_TABLE:
+                _, is_refused = _OF_TABLE[expect.name]
+                names.append(f.when(is_refused(rows), f.lit(expect.name)))
                 continue
             with stages.errors_at(("expect", index, "that")):
                 met = f.coalesce(f.expr(expect.that).cast("boolean"), f.lit(False))
