@@ -32,6 +32,8 @@ def with_directory_names(rows: DataFrame, partition_by: Sequence[str], *, is_on_
     from pyspark.sql import functions as f
     from pyspark.sql.types import StringType
 
+    if not partition_by:
+        return rows
     texts = {field.name for field in rows.schema.fields if isinstance(field.dataType, StringType)}
     for name in partition_by:
         if name in texts:
