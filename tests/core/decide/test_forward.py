@@ -10,7 +10,8 @@ from tenure import Overloaded, Settings
 from tenure.core.decide.forward import Forwarded, forward
 from tenure.core.events import Appended, RouterMoved, TopicPut
 from tenure.testing.clock import ManualClock
-from tests.kit.rules import Rules
+from tests.kit.brokers import datas
+from tests.kit.rules import Rules, read
 
 
 @pytest.fixture
@@ -108,3 +109,35 @@ def test_a_log_that_takes_nothing_blocks_a_router_where_it_is(rules: Rules) -> N
         stepping.throw(Overloaded("the disk is full"))
     assert done.value.value[0] == Forwarded(more=False, blocked=True)
     assert rules.state.routers["r"].cursor == 1
+
+
+@pytest.mark.parametrize("cap", [{"cap_records": 3}, {"cap_bytes": 40}])
+def test_a_step_copies_as_many_as_its_destination_has_room_for(clock: ManualClock, cap: dict[str, int]) -> None:
+    rules = Rules(clock)
+    rules.put_topic("b", {"type": "queue", "discard": "reject", **cap})
+    rules.put_router("r", source="a", dest="b")
+    rules.produce("a", [b"1"])
+    append(rules, "a", 6)
+    done = []
+    for _ in range(5):
+        stepping = steps(rules)
+        for events in stepping:
+            rules._fold(events)
+        done += datas(rules.claim("b", node="w", max_count=9, auto_ack=True).jobs)
+    assert done == [b"1", b"2", b"3", b"4", b"5", b"6", b"7"]
+    assert rules.state.routers["r"].cursor == 7
+
+
+def test_a_record_that_its_destination_may_never_hold_is_missed_and_the_others_pass(clock: ManualClock) -> None:
+    rules = Rules(clock)
+    rules.put_topic("b", {"discard": "reject", "cap_bytes": 30})
+    rules.put_router("r", source="a", dest="b")
+    rules.produce("a", [b"1"])
+    for data in (b"9" * 60, b"3"):
+        rules.produce("a", [data])
+    assert datas(read(rules, "b")) == [b"1"], "the destination holds one: it might have room later"
+    rules.delete_records("b", before_seq=2)
+    rules.produce("a", [b"4"])
+    assert datas(read(rules, "b")) == [b"3", b"4"]
+    router = rules.state.routers["r"]
+    assert (router.cursor, router.missed) == (4, 1)

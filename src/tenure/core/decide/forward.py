@@ -8,9 +8,10 @@ from tenure.contract.config import DEFAULTS
 from tenure.contract.records import Record, Stored
 from tenure.core.decide.decision import Payloads, Steps, append_copies
 from tenure.core.decide.evict import evict_over_cap
-from tenure.core.decide.limits import check_made_by_use, check_topic_room
+from tenure.core.decide.limits import check_made_by_use, check_topic_room, room_for
 from tenure.core.events import Appended, Event, RouterMoved, TopicPut
 from tenure.core.level import Level
+from tenure.core.records import ends_of, pack
 from tenure.core.state.router import Router
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
@@ -44,19 +45,26 @@ def forward(state: State, router: Router, now_ms: int, payloads: Payloads) -> St
 
 
 def _step(state: State, source: Topic, router: Router, now_ms: int, payloads: Payloads) -> Steps[Forwarded]:
-    """Copy what one step allows; source records that cannot be read are missed, like those evicted before it came.
+    """Copy what one step allows, and the destination has room for; source records that cannot be read are missed, like
+    those evicted before it came, and like one that is larger than the destination may ever hold.
 
     Raises NotFound or Overloaded where the router has to wait; nothing was changed then.
     """
     lo, settings, match = router.cursor + 1, state.settings, router.match
     hi = _end(state, source, lo, payloads)
     records, lost = payloads.readable(source, source.live_runs(lo, hi))
-    copies = [
-        _copy(router, record)
+    chosen = [
+        record
         for record in records
         if (match is None or match.matches(record.tag)) and record.hops < settings.router_hops_max
     ]
-    missed = len(lost) + max(0, min(hi, source.evict_floor) - max(lo, 1))
+    copies, too_large = [_copy(router, record) for record in chosen], 0
+    room = _room(state, router, copies)
+    if room < len(copies):
+        too_large = int(not room and _is_empty(state, router))
+        hi = chosen[room].seq + too_large
+        copies = copies[:room] if room or too_large else copies[:1]
+    missed = too_large + sum(seq < hi for seq in lost) + max(0, min(hi, source.evict_floor) - max(lo, 1))
     events: list[Event] = []
     dest_id = size = 0
     if copies or missed:
@@ -73,17 +81,23 @@ def _step(state: State, source: Topic, router: Router, now_ms: int, payloads: Pa
 
 def _end(state: State, source: Topic, lo: int, payloads: Payloads) -> int:
     """Return the seq before which a step that begins at ``lo`` ends; it takes one record at least."""
-    settings = state.settings
-    hi = min(lo + settings.router_step_records, source.visible_seq + 1)
-    left = settings.router_step_bytes
-    if hi - lo > 1 and payloads.weigh(source, source.live_runs(lo, hi)) > left:
-        first = True
-        for seq, size in payloads.sizes(source, lo, hi):
-            left -= size
-            if left < 0 and not first:
-                return seq
-            first = False
-    return hi
+    hi = min(lo + state.settings.router_step_records, source.visible_seq + 1)
+    runs = source.live_runs(lo, hi)
+    fitting = payloads.fitting(source, runs, state.settings.router_step_bytes)
+    return hi if fitting == runs else fitting[-2] + fitting[-1]
+
+
+def _room(state: State, router: Router, copies: list[Record]) -> int:
+    """Return how many of the copies the destination has room for."""
+    dest = state.topics.get(router.dest)
+    if dest is None or dest.config.discard != "reject":
+        return len(copies)
+    packed = pack(copies)
+    return room_for(dest, dest.config, ends_of(packed.ends, len(packed.blobs)))
+
+
+def _is_empty(state: State, router: Router) -> bool:
+    return not state.topics[router.dest].count
 
 
 def _copy(router: Router, record: Stored) -> Record:
