@@ -97,8 +97,7 @@ class Connections:
         refuse the connection and close it.
         """
         self.counts.accepted += 1
-        full = len(self._open) >= self.connections_max
-        has_room = not full or self.cut_silent()
+        has_room = not self.is_full or self.cut_silent()
         self._open.add(connection)
         surplus = self._silent.add(connection, peer)
         if surplus is not None:
@@ -117,6 +116,11 @@ class Connections:
         self.counts.silent_cut += 1
         self._silent.discard(silent)
         silent.abort()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are as many as are allowed: one more takes the place of a silent one, or is refused."""
+        return len(self._open) >= self.connections_max
 
     @property
     def crowded(self) -> bool:

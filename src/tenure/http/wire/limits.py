@@ -64,6 +64,8 @@ class WireLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Requests of one connection being answered at once; more wait, and reading is paused."""
     backlog: int = 2_048
     """Connections that the kernel holds until they are accepted."""
+    accept_ms: int = 1
+    """How long connections are accepted before everything else on the loop gets its turn."""
 
     header_ms: int = 10_000
     """From the first byte of a request to the end of its headers; also from connecting to the first byte."""

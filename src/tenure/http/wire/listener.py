@@ -3,6 +3,9 @@
 The loop's own server would hand a TLS connection over only after its handshake, and would take everything that the
 kernel holds at once. Then peers that never start their handshake have all the file descriptors, and the log cannot open
 its next segment.
+
+A turn of the loop accepts for `accept_ms` and not a number of connections: turns are long where the server is busy, and
+a number for each would leave new connections waiting behind everything that is opened and closed for nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ import errno
 import logging
 import socket
 import ssl
+from collections.abc import Callable
+from time import perf_counter
 
 from tenure.http.wire.connections import Connections
 from tenure.http.wire.http1.protocol import HttpProtocol
@@ -21,8 +26,10 @@ __all__ = ["Listener"]
 
 log = logging.getLogger("tenure.http")
 
-_ACCEPTED_AT_ONCE = 4
-"""Connections accepted in one turn of the loop: what was cut to make room for them is closed by the next."""
+_REPLACED_AT_ONCE = 4
+"""Connections accepted in one turn of the loop where there are as many as are allowed: what is cut to make room for
+them has its file descriptor until the next.
+"""
 _SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -30,12 +37,19 @@ class Listener:
     """The acceptor of one bound socket, which it owns."""
 
     def __init__(
-        self, sock: socket.socket, *, admit: Admit, registry: Connections, ssl_context: ssl.SSLContext | None
+        self,
+        sock: socket.socket,
+        *,
+        admit: Admit,
+        registry: Connections,
+        ssl_context: ssl.SSLContext | None,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
         self._sock = sock
         self._admit = admit
         self._registry = registry
         self._ssl_context = ssl_context
+        self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._closed = False
         sock.setblocking(False)
@@ -50,23 +64,32 @@ class Listener:
             self._sock.close()
 
     def _accept(self) -> None:
-        for _ in range(_ACCEPTED_AT_ONCE):
-            try:
-                sock, address = self._sock.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+        """Accept until this turn's time for it is over, or no connection waits."""
+        end_s, replaced = self._clock() + self._registry.limits.accept_ms / 1000, 0
+        while self._accept_one():
+            replaced += self._registry.is_full
+            if replaced >= _REPLACED_AT_ONCE or self._clock() >= end_s:
                 return
-            except OSError as error:
-                if error.errno not in _SHORT:
-                    raise
-                self._rest(error)
-                return
-            if self._registry.crowded:
-                self._registry.counts.over_cap += 1
-                sock.close()
-                continue
-            sock.setblocking(False)
-            peer = str(address[0]) if isinstance(address, tuple) else ""
-            Arrival(sock, peer, admit=self._admit, registry=self._registry, ssl_context=self._ssl_context)
+
+    def _accept_one(self) -> bool:
+        """Accept a connection, or close it where not even a refusal is sent; return False where none can be had."""
+        try:
+            sock, address = self._sock.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return False
+        except OSError as error:
+            if error.errno not in _SHORT:
+                raise
+            self._rest(error)
+            return False
+        if self._registry.crowded:
+            self._registry.counts.over_cap += 1
+            sock.close()
+            return True
+        sock.setblocking(False)
+        peer = str(address[0]) if isinstance(address, tuple) else ""
+        Arrival(sock, peer, admit=self._admit, registry=self._registry, ssl_context=self._ssl_context)
+        return True
 
     def _rest(self, error: OSError) -> None:
         """Pause where the system has no resources for one more: make some room, and continue at the next tick."""
@@ -95,6 +118,7 @@ class Arrival:
         self._registry = registry
         self._admit = admit
         self._begun = False
+        self._protocol: HttpProtocol | None = None
         self._has_room = registry.add(self, peer)
         self._task = asyncio.get_running_loop().create_task(self._connect(sock, ssl_context))
         self._task.add_done_callback(lambda _: self._ended(sock))
@@ -112,10 +136,14 @@ class Arrival:
             self._registry.counts.refused += 1  # gone before it spoke, or no TLS at all
 
     def _make_protocol(self) -> HttpProtocol:
-        return HttpProtocol(self._admit, self._registry, arrival=self, has_room=self._has_room)
+        self._protocol = HttpProtocol(self._admit, self._registry, arrival=self, has_room=self._has_room)
+        return self._protocol
 
     def _ended(self, sock: socket.socket) -> None:
+        protocol, self._protocol = self._protocol, None
         self._registry.discard(self)
+        if protocol is not None and self._task.cancelled():  # then uvloop closes the socket without a word to it
+            self._registry.discard(protocol)
         if not self._begun:
             sock.close()
 
