@@ -72,7 +72,7 @@ def _is_sound(check: object, pairs: Pairs) -> bool:
 
 
 async def test_48_references_to_a_large_header_cost_little() -> None:
-    async with serving(turn_ms=60_000) as (server, bench), await Peer2.connect(server) as peer:
+    async with serving(turn_ms=60_000, share_ms=60_000) as (server, bench), await Peer2.connect(server) as peer:
         encoder = H2Connection(H2Configuration(client_side=True)).encoder
         large = [*_head(), ("x", "v" * 3_900)]
         peer.writer.write(HeadersFrame(1, encoder.encode(large), flags=["END_HEADERS", "END_STREAM"]).serialize())

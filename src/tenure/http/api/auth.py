@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Coroutine, Generator
+from time import perf_counter
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -17,6 +18,7 @@ from tenure.errors import Denied, Overloaded, TenureError
 from tenure.http.api.app import Call, Route
 from tenure.http.api.hosts import HostCheck
 from tenure.http.api.keys import Key, KeyRing
+from tenure.http.wire.fair_turns import Caller
 from tenure.http.wire.message import Later, Request, Response, Result, Send, Stream
 
 __all__ = ["Gatekeeper", "check_name", "check_whole_server", "may_configure", "visible"]
@@ -164,7 +166,7 @@ class Gatekeeper:
                 self._hold(call, result)
             return result
         place = _Place(self.requests, call.key_id) if call.key is not None else None
-        return _Work(self._then_counted(call, result), result, place)
+        return _Work(self._then_counted(call, result), result, place, call.request.caller)
 
     def _hold(self, call: Call, later: Later[Any]) -> None:
         """Free the place of a write after its batch is as durable as it asks for."""
@@ -255,14 +257,20 @@ class _Place:
 class _Work(Coroutine[Any, Any, Response]):
     """A coroutine that holds a place until it has ended, also where it never began.
 
-    A task that is cancelled before its first step leaves the coroutines within as they were: this one closes them.
+    A task that is cancelled before its first step leaves the coroutines within as they were: this one closes them. The
+    time of each step is charged to ``caller``.
     """
 
-    __slots__ = ("_inner", "_outer", "_place")
+    __slots__ = ("_caller", "_inner", "_outer", "_place")
 
     def __init__(
-        self, outer: Coroutine[Any, Any, Response], inner: Coroutine[Any, Any, Response], place: _Place | None
+        self,
+        outer: Coroutine[Any, Any, Response],
+        inner: Coroutine[Any, Any, Response],
+        place: _Place | None,
+        caller: Caller | None,
     ) -> None:
+        self._caller = caller
         self._outer = outer
         self._inner = inner
         self._place = place
@@ -274,7 +282,14 @@ class _Work(Coroutine[Any, Any, Response]):
             self.close()
 
     def send(self, value: Any) -> Any:
-        return self._outer.send(value)
+        caller = self._caller
+        if caller is None:
+            return self._outer.send(value)
+        began_s = perf_counter()
+        try:
+            return self._outer.send(value)
+        finally:
+            caller.spend(began_s)
 
     def throw(self, *error: Any) -> Any:
         return self._outer.throw(*error)

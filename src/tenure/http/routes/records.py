@@ -115,7 +115,11 @@ def diff(context: Context, call: Call) -> Response | Coroutine[Any, Any, Respons
 
 
 async def _waited(request: Request, reading: Awaitable[Difference], body: DiffBody) -> Response:
-    return _difference(request, await reading, body)
+    """Answer after records have come. Many may wait for the same ones, so each is rendered in a turn of its caller."""
+    found = await reading
+    if request.caller is None:
+        return _difference(request, found, body)
+    return await request.caller.do(lambda: _difference(request, found, body))
 
 
 def _difference(request: Request, found: Difference, body: DiffBody) -> Response:

@@ -11,6 +11,7 @@ import msgspec
 
 from tenure.http.wire.bodies import Bodies
 from tenure.http.wire.connection import Connection
+from tenure.http.wire.fair_turns import FairTurns
 from tenure.http.wire.limits import WireLimits
 from tenure.http.wire.reading_turns import ReadingTurns
 from tenure.http.wire.refusals import Refusals
@@ -53,6 +54,7 @@ class Connections:
         self.draining = False
         self.connections_max = limits.connections_max
         self._loop = loop or asyncio.get_running_loop()
+        self.fair = FairTurns(limits.share_ms, loop=self._loop)
         self.reading = ReadingTurns(limits.turn_ms, loop=self._loop)
         self.lingering = ReadingTurns(limits.turn_ms, loop=self._loop, rest_ms=limits.linger_rest_ms)
         self.refusals = Refusals(limits, now_s=self._loop.time)

@@ -64,6 +64,10 @@ class WireLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Requests of one connection being answered at once; more wait, and reading is paused."""
     backlog: int = 2_048
     """Connections that the kernel holds until they are accepted."""
+    share_ms: int = 2
+    """How long requests are begun in one turn of the loop; beyond it callers are served by turns, in the order of the
+    time that each has used.
+    """
     accept_ms: int = 1
     """How long connections are accepted before everything else on the loop gets its turn."""
 

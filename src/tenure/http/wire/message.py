@@ -12,6 +12,7 @@ import msgspec
 from tenure.broker.answer import Answer
 from tenure.core.level import Level
 from tenure.errors import Indeterminate
+from tenure.http.wire.fair_turns import Caller
 
 __all__ = [
     "Admission",
@@ -67,10 +68,10 @@ class Request:
     """One request: its head, and from `complete` on its body.
 
     ``path`` is percent-decoded UTF-8 and split off its query; header names are lower case; a repeated header is
-    joined by ", ".
+    joined by ", ". ``caller`` is who the time of its answer is charged to; None where nobody shares the loop with it.
     """
 
-    __slots__ = ("body", "client", "headers", "method", "path", "query", "started")
+    __slots__ = ("body", "caller", "client", "headers", "method", "path", "query", "started")
 
     def __init__(
         self,
@@ -88,6 +89,7 @@ class Request:
         self.headers = headers if headers is not None else {}
         self.body: Body = body
         self.client = client
+        self.caller: Caller | None = None
         self.started = perf_counter()
 
     def complete(self, body: Body) -> None:
@@ -125,13 +127,13 @@ class Later(msgspec.Struct, Generic[T], gc=False):
         """Wait for the durability, and return the response. Raises Indeterminate where the wait is cancelled."""
         started_s = perf_counter()
         try:
-            return self.render(call, await self.answer, self.fsync_ms(started_s))
+            return self.render(call, await self.answer, self.fsync_ms(perf_counter() - started_s))
         except CancelledError:
             raise Indeterminate("the server stops: the write may or may not have become durable") from None
 
-    def fsync_ms(self, started_s: float) -> float:
-        """Return how long a sync has kept the answer waiting since then, in ms: 0.0 where it needs none."""
-        return max((perf_counter() - started_s) * 1000, 0.001) if self.answer.level == Level.SYNCED else 0.0
+    def fsync_ms(self, waited_s: float) -> float:
+        """Return how long a sync has kept an answer waiting that waited so long, in ms: 0.0 where it needs none."""
+        return max(waited_s * 1000, 0.001) if self.answer.level == Level.SYNCED else 0.0
 
 
 Result = Response | Later[Any] | Coroutine[Any, Any, Response]

@@ -40,10 +40,13 @@ class DurableAnswer:
         """Respond: the batch has reached its level, or never will, by this error. Only the first call counts."""
         done, self._done = self._done, None
         if done is not None:
+            caller, began_s = self._admission.request.caller, perf_counter()
             if error is None:
-                done(_render(self._later, self._admission, self._later.fsync_ms(self._started_s)))
+                done(_render(self._later, self._admission, self._later.fsync_ms(began_s - self._started_s)))
             else:
                 done(self._admission.observed(error_response(error, self._admission.request)))
+            if caller is not None:
+                caller.spend(began_s)
 
     def cancel(self) -> None:
         """Respond now: the server stops."""
@@ -117,6 +120,13 @@ def _await_answer(later: Later[Any], admission: Admission, done: Done) -> Respon
 
 
 def _finished(request: Request, done: Done, task: asyncio.Future[Response]) -> None:
+    caller, began_s = request.caller, perf_counter()
+    _answer_with(task, request, done)
+    if caller is not None:
+        caller.spend(began_s)
+
+
+def _answer_with(task: asyncio.Future[Response], request: Request, done: Done) -> None:
     if task.cancelled():
         done(error_response(Closed("the server stops: connect again", code="shutting_down"), request))
         return

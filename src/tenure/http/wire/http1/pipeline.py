@@ -14,6 +14,7 @@ from typing import cast
 
 from tenure.http.wire.connections import Connections
 from tenure.http.wire.encode import Refused, encode_response, encode_stream_head
+from tenure.http.wire.fair_turns import Caller
 from tenure.http.wire.http1.writer import Http1Sender, Http1Writer
 from tenure.http.wire.message import Request, Response, Send, Stream
 from tenure.http.wire.refusals import is_paced
@@ -44,6 +45,7 @@ class Pipeline:
         "_pause",
         "_registry",
         "_transport",
+        "_waits",
         "idle_since_s",
         "over",
         "streaming",
@@ -68,6 +70,7 @@ class Pipeline:
         self._backlog: deque[Exchange] = deque()
         self.writer = Http1Writer(transport, registry)
         self._flushing = self._invitation = False
+        self._waits = False  # for a turn of the caller whose request is next
         self._pause: asyncio.TimerHandle | None = None
         self.idle_since_s = registry.now_s
         self.streaming = False
@@ -106,10 +109,35 @@ class Pipeline:
     def submit(self, exchange: Exchange) -> None:
         """Take in a request; it starts at once if there is room."""
         self._registry.counts.requests += 1
+        fair = self._registry.fair
         if self._backlog or self._held():
             self._backlog.append(exchange)
-        else:
+        elif (fair.is_free and exchange.request.started <= fair.deadline_s) or self._may_start(exchange):
             self._start(exchange)
+        else:
+            self._backlog.append(exchange)
+
+    def _may_start(self, exchange: Exchange) -> bool:
+        """Return whether a request may be started in this turn; else have the pipeline called in one of its caller."""
+        caller = exchange.request.caller
+        if caller is None or exchange.response is not None or self._registry.fair.serves(caller):
+            return True
+        if not self._waits:
+            self._waits = True
+            caller.wait(partial(self._take_turn, caller))
+        return False
+
+    def _take_turn(self, caller: Caller) -> None:
+        """Start what waited for this turn."""
+        self._waits = False
+        if not self.writer.gone:
+            began_s = self._registry.fair.clock()
+            self.writer.gathering = True
+            self.flush()
+            self.writer.gathering = False
+            self.writer.release()
+            caller.spend(began_s)
+            self._on_room()
 
     def refuse(self, refused: Refused) -> None:
         """Answer, after all others, something that is no request; the connection ends with it."""
@@ -175,12 +203,12 @@ class Pipeline:
         self._flushing = True
         exchanges = self._exchanges
         while True:
-            while exchanges and not (self.streaming or self.over or self.held_back):
+            while exchanges and not (self.streaming or self.over or self._pause is not None):
                 response = exchanges[0].response
                 if response is None:
                     break
                 self._emit(exchanges[0], response)
-            if not self._backlog or self.over or self._held():
+            if not self._backlog or self.over or self._held() or not self._may_start(self._backlog[0]):
                 break
             self._start(self._backlog.popleft())
         self._flushing = False

@@ -14,6 +14,7 @@ from tenure.errors import Closed, Invalid
 from tenure.http.wire.connection import Connection
 from tenure.http.wire.connections import Connections
 from tenure.http.wire.encode import Refused
+from tenure.http.wire.fair_turns import Caller
 from tenure.http.wire.http1.pipeline import Pipeline
 from tenure.http.wire.http1.reader import Phase, RequestReader
 from tenure.http.wire.http2.protocol import PREFACE, Http2Protocol
@@ -104,6 +105,9 @@ class HttpProtocol(asyncio.Protocol):
             self._buffered = data  # read on only to notice that the peer goes; few bytes are pipelined after a stream
             if len(data) > self._registry.limits.write_buffer_bytes:
                 self.abort()
+        elif self._waits or not self._registry.fair.is_free:
+            self._buffered = data
+            self._wait_for_turn(self._reader.caller)
         else:
             self._feed(data)
 
@@ -143,8 +147,9 @@ class HttpProtocol(asyncio.Protocol):
             self._buffered = data
             self._wait_for_turn(self._registry.reading)
             return
-        pipeline, reader = self._pipeline, self._reader
-        writer = pipeline.writer
+        pipeline, reader, fair = self._pipeline, self._reader, self._registry.fair
+        writer, began_s = pipeline.writer, fair.clock()
+        fair.deadline_s = began_s + fair.left_s
         writer.gathering = True
         try:
             if large:
@@ -155,6 +160,7 @@ class HttpProtocol(asyncio.Protocol):
             self._refuse(refused)
         writer.gathering = False
         writer.release()
+        reader.caller.spend(began_s)
         if self._silent and reader.heads:
             self._silent = False
             self._registry.mark_heard(self)
@@ -172,7 +178,7 @@ class HttpProtocol(asyncio.Protocol):
             at += _SLICE_BYTES
         self._buffered = data[at:]
 
-    def _wait_for_turn(self, turns: ReadingTurns) -> None:
+    def _wait_for_turn(self, turns: ReadingTurns | Caller) -> None:
         """Read nothing more in this turn: a peer that sends much would take all of the loop."""
         if not self._waits:
             self._waits = True
@@ -196,10 +202,10 @@ class HttpProtocol(asyncio.Protocol):
     def _regulate(self) -> None:
         """Pause or resume reading by the room there is; during a stream read on, to notice that the peer goes."""
         pipeline, now_s = self._pipeline, self._registry.now_s
-        full = (pipeline.full() or bool(self._buffered and self._sniffed)) and not (
-            pipeline.streaming or self._discarding
-        )
-        pause = full or self._waits or pipeline.held_back
+        if pipeline.streaming or self._discarding:
+            pause = self._waits or pipeline.held_back
+        else:
+            pause = self._waits or pipeline.full() or bool(self._buffered and self._sniffed)
         if pause != self._paused and not self._transport.is_closing():
             self._paused = pause
             if pause:
@@ -258,7 +264,7 @@ class HttpProtocol(asyncio.Protocol):
     def drain(self) -> None:
         """Finish what is in flight, end streams, close."""
         self._pipeline.end_streams()
-        if not self._pipeline.busy and (self._discarding or self._reader.phase == Phase.BETWEEN):
+        if not (self._pipeline.busy or self._waits) and (self._discarding or self._reader.phase == Phase.BETWEEN):
             self._transport.close()
 
     def abandon(self) -> None:
@@ -283,7 +289,7 @@ class HttpProtocol(asyncio.Protocol):
                 self._transport.close()
         elif reader.phase != Phase.BETWEEN:
             self._tick_request(late_s)
-        elif not pipeline.busy:
+        elif not (pipeline.busy or self._waits):
             allowed_ms = limits.idle_ms if reader.messages else limits.header_ms
             if late_s - pipeline.idle_since_s > allowed_ms / 1000:
                 self._registry.counts.timed_out += 1

@@ -18,6 +18,7 @@ from tenure.http.wire.body_parts import BodyParts
 from tenure.http.wire.byte_pace import Pace
 from tenure.http.wire.connections import Connections
 from tenure.http.wire.encode import Refused, RefusedHead, split_target
+from tenure.http.wire.fair_turns import Caller
 from tenure.http.wire.message import Admit, Request, Response
 from tenure.http.wire.respond import Exchange
 
@@ -41,11 +42,13 @@ class RequestReader:
     """The parser of one connection; it gives each whole request to ``deliver`` as an Exchange.
 
     ``admit`` is called at the end of each head, ``invite`` where the peer waits for 100 Continue. ``since_s`` is when
-    the phase began, ``heads`` counts whole heads, ``body_bytes`` what has come of the body. A body that is kept is
-    charged to the caller as it comes; the receiver of the exchange releases it.
+    the phase began, ``heads`` counts whole heads, ``body_bytes`` what has come of the body. ``caller`` is charged for
+    the time that the next bytes take: it is the one of the last head that was admitted. A body that is kept is charged
+    to the caller as it comes; the receiver of the exchange releases it.
     """
 
     __slots__ = (
+        "_account",
         "_admit",
         "_body",
         "_deliver",
@@ -56,6 +59,7 @@ class RequestReader:
         "_invite",
         "_lines",
         "_overhead_bytes",
+        "_own",
         "_pace",
         "_parser",
         "_raw_left",
@@ -63,6 +67,7 @@ class RequestReader:
         "_registry",
         "_target",
         "body_bytes",
+        "caller",
         "client",
         "heads",
         "messages",
@@ -83,6 +88,8 @@ class RequestReader:
         self.client = client
         self.over = False
         self._registry = registry
+        self._account = client
+        self.caller = self._own = Caller(registry.fair)
         self._admit = admit
         self._deliver = deliver
         self._invite = invite
@@ -266,6 +273,10 @@ class RequestReader:
             exchange.response = outcome
             return
         exchange.admission = outcome
+        if outcome.account != self._account:
+            self._account = outcome.account
+            self.caller = self._own if outcome.account == self.client else self._registry.fair.named(outcome.account)
+        request.caller = self.caller
         if size or chunked:
             if size > outcome.body_bytes_max:
                 raise Refused(too_large("the body", outcome.body_bytes_max))

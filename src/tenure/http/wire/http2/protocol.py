@@ -33,6 +33,7 @@ from h2.settings import SettingCodes, Settings
 
 from tenure.http.wire.connections import Connections
 from tenure.http.wire.encode import BODILESS, Refused, is_sound
+from tenure.http.wire.fair_turns import Caller
 from tenure.http.wire.http2.frame_meter import PREFACE, BadHead, Flood, FrameMeter, check_head, check_trailers
 from tenure.http.wire.http2.reader import Http2Reader
 from tenure.http.wire.http2.stream import Http2Sender, Http2Stream
@@ -58,7 +59,9 @@ class Http2Protocol(asyncio.Protocol):
         self._streams: dict[int, Http2Stream] = {}
         self._waiting: deque[Http2Stream] = deque()
         self._settling = False
+        self._own = Caller(registry.fair)
         self._starts_later = False
+        self._in_line = False
         self._idle_since_s = self._ticked_s = registry.now_s
         self._block_since_s: float | None = None
 
@@ -171,8 +174,13 @@ class Http2Protocol(asyncio.Protocol):
 
     def _admit_head(self, stream: Http2Stream, *, bodiless: bool) -> None:
         """Have the head admitted before anything of the body is kept. Raises Refused."""
-        outcome = self._admit(stream.request(self._client))
+        request = stream.request(self._client)
+        outcome = self._admit(request)
         if not isinstance(outcome, Response):
+            account = outcome.account
+            stream.caller = request.caller = (
+                self._own if account == self._client else self._registry.fair.named(account)
+            )
             stream.expect_body(outcome)
         elif bodiless or stream.passes_over:
             stream.refusal = outcome
@@ -200,11 +208,14 @@ class Http2Protocol(asyncio.Protocol):
             assert stream.refusal is not None
             self._answer(stream, stream.refusal)
             return
+        began_s = self._registry.fair.clock()
         outcome = carry_out(stream.admission, body, partial(self._answer, stream))
         if type(outcome) is Response:
             self._answer(stream, outcome)
         else:
             stream.pending = cast(Pending, outcome)
+        if stream.caller is not None:
+            stream.caller.spend(began_s)
 
     # Answering.
 
@@ -275,12 +286,30 @@ class Http2Protocol(asyncio.Protocol):
                     self._starts_later = True
                     turns.wait(self._start_on)
                 break
-            stream = self._waiting.popleft()
+            stream = self._waiting[0]
             if not stream.gone and not stream.opened:
+                if not self._may_start(stream):
+                    break
                 self._start(stream)
+            self._waiting.popleft()
         self._settling = False
         self._writer.flush()
         self._writer.note()
+
+    def _may_start(self, stream: Http2Stream) -> bool:
+        """Return whether a request may be started in this turn; else go on in one of its caller."""
+        fair, caller = self._registry.fair, stream.caller
+        if caller is None or fair.is_free or fair.serves(caller):
+            return True
+        if not self._in_line:
+            self._in_line = True
+            caller.wait(self._take_turn)
+        return False
+
+    def _take_turn(self) -> None:
+        self._in_line = False
+        if not self._writer.gone:
+            self._settle()
 
     def _start_on(self) -> None:
         self._starts_later = False

@@ -13,6 +13,7 @@ from tenure.http.wire.body_parts import BodyParts
 from tenure.http.wire.byte_pace import Pace
 from tenure.http.wire.connections import Connections
 from tenure.http.wire.encode import Refused, split_target
+from tenure.http.wire.fair_turns import Caller
 from tenure.http.wire.message import Admission, Body, Request, Response, SharedBytes
 from tenure.http.wire.respond import Pending
 
@@ -78,6 +79,7 @@ class Http2Stream:
         "admission",
         "blocked",
         "body_bytes",
+        "caller",
         "ended",
         "gone",
         "number",
@@ -92,6 +94,7 @@ class Http2Stream:
     def __init__(self, number: int, registry: Connections) -> None:
         self.number = number
         self.admission: Admission | None = None
+        self.caller: Caller | None = None
         self.refusal: Response | None = None
         """The answer of a request that was refused at its head, until its small body has been passed over."""
         self.body_bytes = 0
