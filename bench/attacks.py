@@ -42,7 +42,8 @@ async def _again(step: Callable[[], Awaitable[None]], pause_s: float = 0.05) -> 
         await asyncio.sleep(pause_s)
 
 
-async def _crowd(count: int, step: Callable[[], Awaitable[None]], pause_s: float = 0.05) -> None:
+async def crowd(count: int, step: Callable[[], Awaitable[None]], pause_s: float = 0.05) -> None:
+    """Have so many repeat a step for ever, whatever the server does to their connections."""
     await asyncio.gather(*(_again(step, pause_s) for _ in range(count)))
 
 
@@ -93,7 +94,7 @@ async def unread_h2(port: int) -> None:
         finally:
             writer.close()
 
-    await _crowd(200, step)
+    await crowd(200, step)
 
 
 async def unread_h1(port: int) -> None:
@@ -108,7 +109,7 @@ async def unread_h1(port: int) -> None:
         finally:
             writer.transport.abort()
 
-    await _crowd(200, step)
+    await crowd(200, step)
 
 
 def _request(path: str, *more: tuple[str, str]) -> list[tuple[str, str]]:
@@ -136,7 +137,7 @@ def costly(body: bytes, *, callers: int = 2) -> Attack:
             finally:
                 writer.close()
 
-        await _crowd(callers, step)
+        await crowd(callers, step)
 
     return attack
 
@@ -184,7 +185,7 @@ async def hpack_references(port: int) -> None:
         finally:
             writer.close()
 
-    await _crowd(4, step)
+    await crowd(4, step)
 
 
 # Sockets that say nothing
@@ -201,7 +202,7 @@ def silent(count: int) -> Attack:
             finally:
                 writer.close()
 
-        await _crowd(count, step, 0.5)
+        await crowd(count, step, 0.5)
 
     return attack
 
@@ -224,7 +225,7 @@ async def tls_hello(port: int) -> None:
         finally:
             writer.close()
 
-    await _crowd(500, step, 0.5)
+    await crowd(500, step, 0.5)
 
 
 # What a small key may use up
@@ -249,7 +250,7 @@ def greedy(path: str, body: Callable[[int], bytes]) -> Attack:
             finally:
                 writer.close()
 
-        await _crowd(2, step)
+        await crowd(2, step)
 
     return attack
 

@@ -9,9 +9,7 @@ cannot be below the second.
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import socket
 import ssl
 import subprocess
@@ -24,7 +22,9 @@ from pathlib import Path
 
 import msgspec
 
-from bench.attacks import HONEST, KEYS, KINDS, head
+from bench import granted
+from bench.attacks import HONEST, KINDS, head
+from bench.hosting import resident_bytes, server
 from bench.measure import Row, calibrate, report
 
 QUIET_S, HOSTILE_S, REST_S = 5.0, 10.0, 15.0
@@ -137,28 +137,6 @@ def honest(port: int, seconds: float, *, tls: bool) -> Seen:
 
 
 @contextmanager
-def server(home: Path, *, tls: bool) -> Iterator[tuple[int, int]]:
-    """A server with keys on a free port: (port, process id)."""
-    flags = ["--tls-cert", str(home / "cert.pem"), "--tls-key", str(home / "key.pem")] if tls else []
-    child = subprocess.Popen(
-        [sys.executable, "-m", "tenure.cli.main", "serve", "--data", str(home / "data"), "--port", "0", *flags],
-        stdout=subprocess.PIPE,
-        stderr=(home / "log").open("w"),
-        text=True,
-        env={**os.environ, "TENURE_API_KEYS": KEYS},
-    )
-    assert child.stdout is not None
-    try:
-        found = re.search(r"://127\.0\.0\.1:(\d+)", child.stdout.readline())
-        if found is None:
-            raise SystemExit((home / "log").read_text())
-        yield int(found[1]), child.pid
-    finally:
-        child.send_signal(signal.SIGTERM)
-        child.wait(30)
-
-
-@contextmanager
 def attacker(kind: str, port: int) -> Iterator[None]:
     child = subprocess.Popen([sys.executable, "-m", "bench.attacks", kind, str(port)], stderr=subprocess.DEVNULL)
     try:
@@ -175,12 +153,6 @@ def certificate(home: Path) -> None:
     kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=127.0.0.1"]
     files = ["-keyout", str(home / "key.pem"), "-out", str(home / "cert.pem")]
     subprocess.run(["openssl", "req", "-x509", *kind, *files], check=True, capture_output=True)
-
-
-def resident_bytes(pid: int) -> int:
-    found = re.search(r"^VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    assert found is not None
-    return int(found[1]) * 1024
 
 
 # The bars
@@ -228,6 +200,9 @@ def main() -> None:
     for kind in KINDS:
         if len(sys.argv) == 1 or sys.argv[1] in kind:
             rows += measure(kind)
+    for kind in granted.KINDS:
+        if len(sys.argv) == 1 or sys.argv[1] in kind:
+            rows += granted.measure(kind)
     print(f"calibration: {calibrate() / 1e6:.1f} million loop turns/s (Python {sys.version.split()[0]})")
     report("bench-hostile: an honest client's p99 against quiet, its errors, the server's memory", rows)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -17,6 +18,7 @@ from tenure.errors import NotFound
 from tenure.histogram import Histogram
 from tenure.http.api.app import Call, Route
 from tenure.http.api.prefixes import visible_names
+from tenure.http.wire.fair_turns import in_turn
 from tenure.http.wire.message import Request, Response
 
 __all__ = ["TEXT_TYPE", "Exposition", "Family", "Traffic", "as_text", "histogram", "wants_json"]
@@ -82,6 +84,9 @@ class Exposition:
         """Return the page, in the form that the caller accepts; without a broker, the figures of the server alone."""
         families = [] if broker is None else [*totals(broker), *await self._topics(broker, call)]
         families += [*self._connections(), *self._home(), self.traffic.family()]
+        return await in_turn(call.request.caller, partial(self._page, families, call))
+
+    def _page(self, families: list[Family], call: Call) -> Response:
         if not wants_json(call.request.headers.get("accept", "")):
             return Response(200, as_text(families).encode(), content_type=TEXT_TYPE)
         body = {family.name: _as_json(family) for family in families}
@@ -100,22 +105,27 @@ class Exposition:
         expired = Family("tenure_queue_expired_total", "counter", "Jobs whose lease ran out.")
         lost = Family("tenure_queue_lost_total", "counter", "Jobs whose worker was lost.")
         names = list(visible_names(broker, call))
-        for number, name in enumerate(names[: self._topics_max], 1):
-            if number % _TURN == 0:
-                await asyncio.sleep(0)  # others want their turn
-            try:
-                about = broker.topic(name, touch=False)
-            except NotFound:
-                continue
-            label = {"topic": name}
-            sizes["records"].samples.append(("", label, about.count))
-            sizes["bytes"].samples.append(("", label, about.bytes))
-            if about.queue is not None:
-                for gauge, family in gauges.items():
-                    family.samples.append(("", label, getattr(about.queue, gauge)))
-                dead.samples.append(("", label, about.queue.dead_lettered))
-                for family, ended in zip((expired, lost), _ended(broker, name), strict=True):
-                    family.samples.append(("", label, ended))
+
+        def collect(part: list[str]) -> None:
+            for name in part:
+                try:
+                    about = broker.topic(name, touch=False)
+                except NotFound:
+                    continue
+                label = {"topic": name}
+                sizes["records"].samples.append(("", label, about.count))
+                sizes["bytes"].samples.append(("", label, about.bytes))
+                if about.queue is not None:
+                    for gauge, family in gauges.items():
+                        family.samples.append(("", label, getattr(about.queue, gauge)))
+                    dead.samples.append(("", label, about.queue.dead_lettered))
+                    for family, ended in zip((expired, lost), _ended(broker, name), strict=True):
+                        family.samples.append(("", label, ended))
+
+        shown = names[: self._topics_max]
+        for at in range(0, len(shown), _TURN):
+            await in_turn(call.request.caller, partial(collect, shown[at : at + _TURN]))
+            await asyncio.sleep(0)  # others want their turn
         count = Family("tenure_topics", "gauge", "Topics.", [("", {}, len(names))])
         omitted = Family("tenure_topics_omitted", "gauge", "Topics without numbers of their own here.")
         omitted.samples.append(("", {}, max(0, len(names) - self._topics_max)))

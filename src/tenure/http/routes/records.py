@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Coroutine
+from functools import partial
 from typing import Any, Final
 
 from tenure.contract import commands
@@ -22,6 +23,7 @@ from tenure.http.api.shares import share_of
 from tenure.http.append.body import read_append
 from tenure.http.append.long_work import finish
 from tenure.http.append.request import Append, Steps
+from tenure.http.wire.fair_turns import in_turn
 from tenure.http.wire.message import Later, Request, Response, Result
 
 __all__ = ["ROUTES"]
@@ -117,9 +119,7 @@ def diff(context: Context, call: Call) -> Response | Coroutine[Any, Any, Respons
 async def _waited(request: Request, reading: Awaitable[Difference], body: DiffBody) -> Response:
     """Answer after records have come. Many may wait for the same ones, so each is rendered in a turn of its caller."""
     found = await reading
-    if request.caller is None:
-        return _difference(request, found, body)
-    return await request.caller.do(lambda: _difference(request, found, body))
+    return await in_turn(request.caller, partial(_difference, request, found, body))
 
 
 def _difference(request: Request, found: Difference, body: DiffBody) -> Response:

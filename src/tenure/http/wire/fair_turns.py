@@ -25,7 +25,7 @@ from heapq import heappop, heappush
 from time import perf_counter
 from typing import Final, TypeVar
 
-__all__ = ["Caller", "FairTurns"]
+__all__ = ["Caller", "FairTurns", "in_turn"]
 
 T = TypeVar("T")
 Step = Callable[[], None]
@@ -182,3 +182,11 @@ class FairTurns:
             finally:
                 if caller.waiting and not caller.is_in_line:
                     self._put(caller)
+
+
+async def in_turn(caller: Caller | None, work: Callable[[], T]) -> T:
+    """Return what ``work`` returns, or raise its error: it is done at once, or in a later turn of its caller.
+
+    ``caller`` is None where nobody shares the loop with it.
+    """
+    return work() if caller is None else await caller.do(work)

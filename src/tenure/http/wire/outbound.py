@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from tenure.http.wire.byte_pace import Pace
 from tenure.http.wire.connections import Connections
@@ -10,34 +11,60 @@ from tenure.http.wire.connections import Connections
 __all__ = ["Outbound"]
 
 
+_PIECE_BYTES: Final = 64 * 1024
+
+
 class Outbound:
     """What both protocols know of a slow peer.
 
     ``held_bytes`` are kept outside of the transport; ``stalled`` says that the socket takes no more for now, and
     ``gone`` that nothing will be sent any more.
+
+    What is counted is what is in memory. A transport keeps the whole of each object of which a byte is left, so a large
+    one is given to it in pieces, until the socket takes no more; and what it keeps then counts until it is all gone.
     """
 
-    __slots__ = ("_noted", "_pace", "_registry", "_transport", "_written_bytes", "gone", "held_bytes", "stalled")
+    __slots__ = (
+        "_kept_bytes",
+        "_noted",
+        "_pace",
+        "_registry",
+        "_transport",
+        "_written_bytes",
+        "gone",
+        "held_bytes",
+        "stalled",
+    )
 
     def __init__(self, transport: asyncio.Transport, registry: Connections) -> None:
         self._transport = transport
         self._registry = registry
         self._pace: Pace | None = None
         self._written_bytes = 0
+        self._kept_bytes = 0
         self._noted = False
         self.held_bytes = 0
         self.stalled = False
         self.gone = False
 
     def _give(self, data: bytes) -> None:
-        self._written_bytes += len(data)
-        self._transport.write(data)
+        at = 0
+        while at + _PIECE_BYTES < len(data) and not self.stalled:
+            self._written_bytes += _PIECE_BYTES
+            self._transport.write(data[at : at + _PIECE_BYTES])
+            at += _PIECE_BYTES
+        rest = data[at:] if at else data
+        self._written_bytes += len(rest)
+        if self.stalled:
+            self._kept_bytes += len(rest)
+        self._transport.write(rest)
         if self.stalled:
             self.note()
 
     def stall(self) -> None:
         """Send nothing more until the socket has room again; measure from now on how fast the peer takes it."""
         self.stalled = True
+        self._kept_bytes = self._transport.get_write_buffer_size()
         self._pace = Pace(self._registry.now_s, self.taken_bytes())
         self.note()
 
@@ -59,7 +86,8 @@ class Outbound:
 
     def unsent_bytes(self) -> int:
         """Return how many bytes are kept for the peer."""
-        return self.held_bytes + self._transport.get_write_buffer_size()
+        in_transport = self._transport.get_write_buffer_size()
+        return self.held_bytes + (max(self._kept_bytes, in_transport) if self.stalled else in_transport)
 
     def taken_bytes(self) -> int:
         """Return how many bytes the peer has taken since it connected."""

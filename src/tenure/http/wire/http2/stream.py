@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from tenure.errors import Invalid, Overloaded
 from tenure.http.api.app import too_large
@@ -18,6 +19,9 @@ from tenure.http.wire.message import Admission, Body, Request, Response, SharedB
 from tenure.http.wire.respond import Pending
 
 __all__ = ["Http2Sender", "Http2Stream", "OutQueue"]
+
+
+_WHOLE_BYTES_MAX: Final = 64 * 1024
 
 
 class OutQueue:
@@ -52,6 +56,8 @@ class OutQueue:
                 self._parts.popleft()
                 self._at = 0
             taken.append(part)
+        if self._parts and 2 * self._at > len(self._parts[0]) > _WHOLE_BYTES_MAX:
+            self._parts[0], self._at = self._parts[0][self._at :], 0  # what was taken is not kept for what was not
         self._size -= size
         return taken[0] if len(taken) == 1 else b"".join(taken)
 
