@@ -61,7 +61,8 @@ class Reader:
         self.has_room = True
 
     async def __call__(self, data: bytes) -> None:
-        self.sent.append(SharedBytes(data))
+        if data:
+            self.sent.append(SharedBytes(data))
 
     def offer(self, shared: SharedBytes) -> bool:
         if self.has_room:
@@ -86,7 +87,8 @@ class Listener:
         await self.room.wait()
         if self.broken:
             raise ConnectionResetError("the peer is gone")
-        self._take(data)
+        if data:
+            self._take(data)
 
     def offer(self, shared: SharedBytes) -> bool:
         if self.broken or not self.room.is_set():

@@ -301,10 +301,11 @@ async def test_other_work_has_its_turns_while_many_are_written_to() -> None:
     slices = Slices(now_s=lambda: now_s)
     await asyncio.gather(slices.each(range(1_000), step), other())
     assert done == list(range(1_000))
-    assert slices.size == 8
+    size = slices.size
+    assert size <= 4, "no slice but the first ones lasts much longer than 2 ms"
     assert turns > 100
-    await slices.each(range(5), lambda number: None)
-    assert slices.size == 16, "and more at once where it goes fast"
+    await slices.each(range(size), lambda number: None)
+    assert slices.size == 2 * size, "and more at once where it goes fast"
 
 
 async def test_records_that_a_watcher_leaves_out_are_passed_over_in_turns(site: Site) -> None:

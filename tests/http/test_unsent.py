@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from typing import Any
 
 from h2.events import ResponseReceived, StreamEnded
 from h2.settings import SettingCodes
@@ -11,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.http.server import Server
+from tenure.http.wire.connections import Connections
 from tenure.http.wire.http2.stream import OutQueue
 from tenure.http.wire.limits import WireLimits
+from tenure.http.wire.outbound import Outbound
 from tenure.http.wire.unsent import Unsent
 from tests.http.test_h2 import Peer2
 from tests.http.wire_support import Peer, eventually, on_both_loops, pass_ms, serving
@@ -182,3 +185,54 @@ async def test_33_answers_behind_a_long_poll_are_bounded() -> None:
         assert (await peer.reply()).status == 200
         for _ in range(20):
             assert len((await peer.reply()).body) == BIG_BYTES
+
+
+class Keeping(asyncio.Transport):
+    """A transport that keeps each object of which a byte is left, as uvloop's does; its socket takes ``room`` bytes."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+        self.kept: list[tuple[bytes, int]] = []
+        self.outbound: Outbound | None = None
+
+    def write(self, data: Any) -> None:
+        taken = min(self.room, len(data)) if not self.kept else 0
+        self.room -= taken
+        if taken < len(data):
+            self.kept.append((data, len(data) - taken))
+            assert self.outbound is not None
+            if not self.outbound.stalled:
+                self.outbound.stall()
+
+    def get_write_buffer_size(self) -> int:
+        return sum(left for _, left in self.kept)
+
+    @property
+    def kept_bytes(self) -> int:
+        return sum(len(data) for data, _ in self.kept)
+
+
+async def test_what_a_stalled_transport_keeps_is_about_what_was_not_taken_and_counts_until_it_is_gone() -> None:
+    registry = Connections(WireLimits())
+    transport = Keeping(room=800_000)
+    outbound = transport.outbound = Outbound(transport, registry)
+    outbound._give(b"x" * 1_000_000)
+    assert 200_000 <= transport.kept_bytes <= 200_000 + (64 << 10)
+    assert registry.unsent.total_bytes == outbound.unsent_bytes() == 200_000
+    outbound._give(b"y" * 100_000)
+    transport.kept = [(data, 1) for data, _ in transport.kept]  # of each a byte is left
+    assert outbound.taken_bytes() == 1_100_000 - len(transport.kept)
+    assert outbound.unsent_bytes() == 300_000
+    outbound.stalled = False
+    assert outbound.unsent_bytes() == len(transport.kept)
+
+
+def test_an_answer_of_which_most_was_taken_is_not_kept_whole() -> None:
+    queue = OutQueue()
+    queue.put(b"x" * 1_000_000)
+    taken = 0
+    while len(queue) > 50_000:
+        taken += len(queue.take(16_000))
+        assert sum(map(len, queue._parts)) <= 2 * len(queue) + (64 << 10)
+    assert queue.take(1 << 20) == b"x" * (1_000_000 - taken)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import json
 import random
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from tenure.http.api.context import Context
 from tenure.http.routes import ROUTES
 from tenure.http.settings import ServerSettings
 from tenure.http.streams.watch import Following, Sessions
+from tenure.http.streams.watch_portion import Portion
 from tenure.testing.clock import ManualClock
 from tenure.testing.simdisk import SimDisk
 from tests.http.conftest import Reply, Site
@@ -583,3 +585,23 @@ async def test_fault_32_wherever_a_reader_is_cut_off_it_sees_every_record_once_a
             seen[frame["data"]["topic"]] += seqs(frame)
     await stream.hang_up()
     assert seen == {topic: list(range(1, head + 1)) for topic, head in heads.items()}
+
+
+async def test_nothing_is_kept_in_memory_for_a_watcher_that_does_not_take_what_it_was_sent(site: Site) -> None:
+    await write(site, "a", *["x" * 10_000] * 20)
+    stream = await listen(site, await watch(site, topics={"a": {}}, max_batch_bytes=50_000))
+    found: list[int] = []
+    while len(found) < 20:
+        frame = await stream.next()
+        found += seqs(frame) if frame["event"] == "record" else []
+    stream.room.clear()
+    await write(site, "a", *["x" * 10_000] * 20)
+    for _ in range(20):
+        await turn()
+    assert [one for one in gc.get_objects() if isinstance(one, Portion)] == []
+    stream.room.set()
+    while len(found) < 40:
+        frame = await stream.next()
+        found += seqs(frame) if frame["event"] == "record" else []
+    assert found == list(range(1, 41))
+    await stream.hang_up()

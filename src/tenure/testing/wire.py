@@ -127,7 +127,8 @@ class _AppStream:
     async def __call__(self, data: bytes) -> None:
         if self._gone:
             raise ConnectionError("the peer is gone")
-        await self._chunks.put(data)
+        if data:
+            await self._chunks.put(data)
 
     def offer(self, shared: message.SharedBytes) -> bool:
         if self._gone or self._chunks.full():

@@ -109,10 +109,10 @@ def diff(context: Context, call: Call) -> Response | Coroutine[Any, Any, Respons
     """Read records above a seq; with ``wait_ms``, wait for one to come."""
     body, topic = _diff.read(call.request), call.names["topic"]
     from_seq, limit, node, wait_ms = body.from_seq, body.limit, body.node, body.wait_ms
-    if wait_ms:
+    found = context.broker.run(commands.Diff(topic=topic, from_seq=from_seq, limit=limit, node=node)).reply
+    if wait_ms and not found.records and found.tombstone is None:
         reading = context.broker.diff(topic, from_seq=from_seq, limit=limit, node=node, wait_ms=wait_ms)
         return _waited(call.request, reading, body)
-    found = context.broker.run(commands.Diff(topic=topic, from_seq=from_seq, limit=limit, node=node)).reply
     return _difference(call.request, found, body)
 
 

@@ -101,7 +101,7 @@ def follow(context: Context, call: Call) -> Response:
         if session.reader is not None:
             session.reader.replace()
         session.rewind(seen)
-        session.reader = follower = Follower(context.broker, session, send, feeds=streams.feeds)
+        session.reader = follower = Follower(context.broker, session, send, feeds=streams.feeds, caller=request.caller)
         sessions.attach(session)
         try:
             await follower.run()

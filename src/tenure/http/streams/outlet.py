@@ -38,6 +38,17 @@ class Outlet:
         await self._send(data)
         self._sent_at_s = self._loop.time()
 
+    def push(self, data: bytes) -> bool:
+        """Send bytes at once; return False, with nothing sent, where the peer has no room for them or is gone."""
+        if not self._offer(SharedBytes(data)):
+            return False
+        self._sent_at_s = self._loop.time()
+        return True
+
+    async def room(self) -> None:
+        """Return when there is room for more. Raises ConnectionError where the peer is gone."""
+        await self._send(b"")
+
     def offer(self, shared: SharedBytes) -> bool:
         """Send bytes while the stream waits and its peer has room, else return False."""
         if not self._waits or not self._offer(shared):

@@ -11,7 +11,7 @@ __all__ = ["Slices"]
 
 T = TypeVar("T")
 _SLICE_S: Final = 0.002
-_SIZE_MIN: Final = 8
+_SIZE_MIN: Final = 1
 _SIZE_MAX: Final = 512
 
 

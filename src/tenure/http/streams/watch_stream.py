@@ -11,8 +11,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Iterator
+from functools import partial
 
 from tenure.broker.broker import Broker
+from tenure.contract.commands import Diff
 from tenure.contract.replies import Tombstone
 from tenure.errors import Corrupt, NotFound
 from tenure.http.api.render import encode, gap_text
@@ -21,6 +24,7 @@ from tenure.http.streams.outlet import Outlet
 from tenure.http.streams.watch import Following, Session, encode_cursors
 from tenure.http.streams.watch_feed import Feeds
 from tenure.http.streams.watch_portion import Portion
+from tenure.http.wire.fair_turns import Caller, in_turn
 from tenure.http.wire.message import Send
 
 __all__ = ["Follower"]
@@ -29,8 +33,11 @@ __all__ = ["Follower"]
 class Follower:
     """One connection that reads a session."""
 
-    def __init__(self, broker: Broker, session: Session, send: Send, *, feeds: Feeds) -> None:
+    def __init__(
+        self, broker: Broker, session: Session, send: Send, *, feeds: Feeds, caller: Caller | None = None
+    ) -> None:
         self._broker = broker
+        self._caller = caller
         self._session = session
         self._following: Following = session.following
         self._feeds = feeds
@@ -73,10 +80,13 @@ class Follower:
         try:
             if name in self._gone:
                 raise NotFound(f"topic {name!r} was deleted", code="topic_not_found")
-            following = self._following
-            found = await self._broker.diff(name, from_seq=cursor, limit=following.limit)
-            portion = Portion(self._broker, found, from_seq=cursor, strong=following.strong)
-            await self._hand_over(portion, cursor)
+            await self._outlet.room()  # nothing is read for a peer that has not taken what it was sent
+            frame, reached = await in_turn(self._caller, partial(self._send_next, name, cursor))
+            if frame is None:
+                await self._outlet.room()  # while the peer takes what was sent, nothing of it is kept here
+            else:
+                await self._outlet.send(frame)
+            self._move(name, reached)
             if not self._replaced and not self._join(name):
                 self._due.append(name)
                 await asyncio.sleep(0)  # a reader's own records are sent to nobody: no send would end the turn
@@ -95,18 +105,38 @@ class Follower:
             return True
         return False
 
-    async def _hand_over(self, portion: Portion, cursor: int) -> None:
-        """Send what was found."""
-        name = portion.name
-        if portion.gap is not None:
-            first = portion.records[0].seq - 1 if portion.records else portion.reached
-            portion.begin_after(await self._send_gap(name, portion.gap, cursor, first))
-        for event, data, to_seq in portion.events(self._following, caught_up=name in self._live):
+    def _send_next(self, name: str, cursor: int) -> tuple[bytes | None, int]:
+        """Read on, and send what the peer has room for; what it has no room for is read again later.
+
+        Return the cursor after it, and the frame that still has to be sent where there was no room for any.
+        """
+        following = self._following
+        found = self._broker.run(Diff(topic=name, from_seq=cursor, limit=following.limit)).reply
+        portion = Portion(self._broker, found, from_seq=cursor, strong=following.strong)
+        sent = 0
+        for event, data, to_seq in self._events(portion, cursor):
             if self._replaced:
-                return
-            await self._emit(name, event, data, cursor=to_seq)
-        self._move(name, portion.reached)
+                return None, cursor
+            frame = sse.frame(event, data, event_id=encode_cursors(self._session.cursors | {name: to_seq}))
+            if not self._outlet.push(frame):
+                return (None, cursor) if sent else (frame, to_seq)
+            sent, cursor = sent + 1, to_seq
         self._note_live(portion)
+        return None, portion.reached
+
+    def _events(self, portion: Portion, cursor: int) -> Iterator[tuple[bytes, bytes, int]]:
+        """Yield the events of a portion, and before them that of a gap, once."""
+        name, gap = portion.name, portion.gap
+        if gap is not None:
+            onward = portion.records[0].seq - 1 if portion.records else portion.reached
+            recreated = gap.reason == "recreated"
+            if recreated or gap.gap_to > self._gaps_sent.get(name, 0):
+                self._live.discard(name)
+                cursor = onward if recreated else max(min(gap.gap_to, onward), cursor)
+                yield b"tombstone", gap_text(gap, topic=name), cursor
+                self._gaps_sent[name] = 0 if recreated else gap.gap_to
+            portion.begin_after(cursor)
+        yield from portion.events(self._following, caught_up=name in self._live)
 
     def _note_live(self, portion: Portion) -> None:
         """Record whether the reader is at the head of the topic after a portion."""
@@ -114,17 +144,6 @@ class Follower:
             self._live.add(portion.name)
         else:
             self._live.discard(portion.name)
-
-    async def _send_gap(self, name: str, gap: Tombstone, cursor: int, onward: int) -> int:
-        """Send a gap frame, once. After it the cursor is before the first record that is left."""
-        recreated = gap.reason == "recreated"
-        if not recreated and gap.gap_to <= self._gaps_sent.get(name, 0):
-            return cursor
-        self._gaps_sent[name] = 0 if recreated else gap.gap_to
-        self._live.discard(name)
-        cursor = onward if recreated else max(min(gap.gap_to, onward), cursor)
-        await self._emit(name, b"tombstone", gap_text(gap, topic=name), cursor=cursor)
-        return cursor
 
     async def _send_damage(self, name: str, error: Corrupt) -> None:
         """Send which records cannot be read, and continue after them."""

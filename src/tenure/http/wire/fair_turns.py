@@ -47,9 +47,11 @@ class Caller:
         self.is_in_line = False
 
     def spend(self, began_s: float) -> None:
-        """Charge the time since then, by the clock of the turns."""
+        """Charge the time since then, by the clock of the turns; of one step within another the time counts once."""
         turns = self._turns
-        took_s = turns.clock() - began_s
+        now_s = turns.clock()
+        took_s = now_s - (began_s if began_s > turns.charged_s else turns.charged_s)
+        turns.charged_s = now_s
         if self.epoch != turns.epoch:
             self.epoch, self.used_s = turns.epoch, 0.0
         self.used_s += took_s
@@ -65,7 +67,11 @@ class Caller:
     async def do(self, work: Callable[[], T]) -> T:
         """Return what ``work`` returns, or raise its error: it is done at once, or in a later turn of this caller."""
         if self._turns.is_free:
-            return work()
+            began_s = self._turns.clock()
+            try:
+                return work()
+            finally:
+                self.spend(began_s)
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self.wait(partial(self._do, work, done))
         return await done
@@ -98,6 +104,7 @@ class FairTurns:
         self.low_s = self._share_s / 2
         """Below this the turn must be told from the next one, which costs a callback."""
         self.deadline_s = 0.0
+        self.charged_s = 0.0
         self._loop = loop
         self._end_s = 0.0
         self._level_s = 0.0
@@ -105,6 +112,7 @@ class FairTurns:
         self._turn = 0
         self._is_due = False
         self._serving: Caller | None = None
+        self._is_first = False
         self._line: list[tuple[float, int, Caller]] = []
         self._named: dict[str, Caller] = {}
 
@@ -116,8 +124,13 @@ class FairTurns:
         return caller
 
     def serves(self, caller: Caller) -> bool:
-        """Return whether this is a turn of the caller's, with time left in it."""
-        return self._serving is caller and self.clock() < self._end_s
+        """Return whether this is a turn of the caller's, with time left in it. There is for the first thing in it: else
+        a machine that is slow enough would do nothing.
+        """
+        if self._serving is not caller:
+            return False
+        is_first, self._is_first = self._is_first, False
+        return is_first or self.clock() < self._end_s
 
     def run_low(self, caller: Caller, took_s: float) -> None:
         """Have the end of this turn noticed, and begin to hold steps where its time is used up."""
@@ -176,7 +189,7 @@ class FairTurns:
         else:
             caller.is_in_line = False
             self._level_s = max(self._level_s, level_s)
-            self._serving = caller
+            self._serving, self._is_first = caller, True
             try:
                 caller.waiting.popleft()()
             finally:

@@ -50,8 +50,8 @@ class Send(Protocol):
     """The sending end of a stream."""
 
     async def __call__(self, data: bytes) -> None:
-        """Send bytes to the peer; return when there is room for more. Raises ConnectionError where the peer is gone or
-        too slow.
+        """Send bytes to the peer; return when there is room for more, which is all that empty ones ask for. Raises
+        ConnectionError where the peer is gone or too slow.
         """
 
     def offer(self, shared: SharedBytes) -> bool:

@@ -51,9 +51,12 @@ class Http1Writer(Outbound):
         was cut.
         """
         await self._wait_for_room()
-        if not self.offer(data):
+        if data and not self.offer(data):
             raise ConnectionResetError("the peer is gone")
+        del data  # what the socket has taken is not kept until it takes the rest
         await self._wait_for_room()
+        if self.gone:
+            raise ConnectionResetError("the peer is gone")
 
     def offer(self, data: bytes) -> bool:
         """Send bytes of a stream where there is room for them, else return False."""
@@ -96,8 +99,9 @@ class Http1Sender:
 
     async def __call__(self, data: bytes) -> None:
         """Send bytes, as one chunk; an empty one would end the body, so it is left out."""
-        if data:
-            await self._writer.send(SharedBytes(data).chunk if self._chunked else data)
+        sending = self._writer.send(SharedBytes(data).chunk if data and self._chunked else data)
+        del data
+        await sending
 
     def offer(self, shared: SharedBytes) -> bool:
         """Send bytes where there is room for them."""
