@@ -588,6 +588,7 @@ async def test_fault_32_wherever_a_reader_is_cut_off_it_sees_every_record_once_a
 
 
 async def test_nothing_is_kept_in_memory_for_a_watcher_that_does_not_take_what_it_was_sent(site: Site) -> None:
+    others = [one for one in gc.get_objects() if isinstance(one, Portion)]  # of other tests, not collected yet
     await write(site, "a", *["x" * 10_000] * 20)
     stream = await listen(site, await watch(site, topics={"a": {}}, max_batch_bytes=50_000))
     found: list[int] = []
@@ -598,7 +599,8 @@ async def test_nothing_is_kept_in_memory_for_a_watcher_that_does_not_take_what_i
     await write(site, "a", *["x" * 10_000] * 20)
     for _ in range(20):
         await turn()
-    assert [one for one in gc.get_objects() if isinstance(one, Portion)] == []
+    held = [one for one in gc.get_objects() if isinstance(one, Portion) and one not in others]
+    assert held == []
     stream.room.set()
     while len(found) < 40:
         frame = await stream.next()

@@ -48,16 +48,18 @@ class Outbound:
         self.gone = False
 
     def _give(self, data: bytes) -> None:
-        at = 0
-        while at + _PIECE_BYTES < len(data) and not self.stalled:
-            self._written_bytes += _PIECE_BYTES
-            self._transport.write(data[at : at + _PIECE_BYTES])
-            at += _PIECE_BYTES
-        rest = data[at:] if at else data
-        self._written_bytes += len(rest)
+        size = len(data)
+        if size > _PIECE_BYTES:
+            at = 0
+            while at + _PIECE_BYTES < size and not self.stalled:
+                self._written_bytes += _PIECE_BYTES
+                self._transport.write(data[at : at + _PIECE_BYTES])
+                at += _PIECE_BYTES
+            data, size = data[at:], size - at
+        self._written_bytes += size
         if self.stalled:
-            self._kept_bytes += len(rest)
-        self._transport.write(rest)
+            self._kept_bytes += size
+        self._transport.write(data)
         if self.stalled:
             self.note()
 
