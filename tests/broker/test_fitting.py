@@ -15,20 +15,22 @@ from tenure.core.state.ranges import each, to_runs
 from tenure.log.log import FileLog
 from tenure.testing import ManualClock, SimDisk
 from tests.kit import run
+from tests.kit.brokers import numbers
 
 
 class CountingDisk(SimDisk):
-    """A disk that counts its reads."""
+    """A disk that counts its reads, and their bytes."""
 
-    reads = 0
+    reads = read_bytes = 0
 
     def pread(self, file: int, count: int, offset: int) -> bytes:
         self.reads += 1
+        self.read_bytes += count
         return super().pread(file, count, offset)
 
 
-def opened(disk: SimDisk) -> Engine:
-    engine = Engine(FileLog.open(disk, segment_bytes=65_536), clock=ManualClock(), settings=Settings())
+def opened(disk: SimDisk, settings: Settings | None = None) -> Engine:
+    engine = Engine(FileLog.open(disk, segment_bytes=65_536), clock=ManualClock(), settings=settings or Settings())
     engine.recover()
     return engine
 
@@ -89,6 +91,25 @@ def test_it_reads_one_frame_however_many_jobs_are_asked_for() -> None:
     assert disk.reads - before <= 4
 
 
+def test_a_read_and_a_redrive_read_no_more_than_they_answer_with_or_move() -> None:
+    disk = CountingDisk(1)
+    engine = opened(disk, Settings(diff_bytes_max=30_000, step_bytes_max=30_000))
+    run.put_topic(engine, "q", {"type": "queue", "dead_letter": "dead"})
+    for _ in range(50):
+        run.produce(engine, "q", [b'"%s"' % (b"x" * 9_998)])
+    while seqs := run.claim(engine, "q", node="w", max_count=9).reply.seqs:
+        run.nack(engine, "q", node="w", seqs=seqs, dead=True)
+    engine.sync()
+    engine.log.close()
+    engine = opened(disk, Settings(diff_bytes_max=30_000, step_bytes_max=30_000))
+    before = disk.read_bytes
+    assert len(run.diff(engine, "dead", limit=256).records) == 2
+    assert disk.read_bytes - before < 60_000, "the records of the answer, and the one after them"
+    before = disk.read_bytes
+    assert run.redrive(engine, "dead", limit=1).reply.redriven == 1
+    assert disk.read_bytes - before < 60_000
+
+
 async def test_a_stream_gets_all_it_wants_in_several_answers_and_so_do_those_beside_it(clock: ManualClock) -> None:
     settings = Settings(claim_bytes_max=2_500)
     async with await Broker.open(clock=clock, settings=settings) as broker:
@@ -108,6 +129,20 @@ async def ten(stream: WorkStream) -> AsyncIterator[int]:
         left -= len(grant.seqs)
         if not left:
             return
+
+
+async def test_a_stream_that_is_not_read_holds_a_few_answers_and_goes_on_when_it_is(clock: ManualClock) -> None:
+    async with await Broker.open(clock=clock, settings=Settings(claim_bytes_max=2_500)) as broker:
+        await broker.put_topic("q", {"type": "queue"})
+        for _ in range(20):
+            await broker.produce("q", [b'"%s"' % (b"x" * 998)])
+        stream = broker.work("q", node="w", max_count=1_000)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        held = numbers(broker)["in_flight"]
+        assert held <= 6, "what is read next, as much after it, and the answer that passed that"
+        got = [seq async for seq in ten(stream)]
+        assert got == list(range(1, 11))
 
 
 async def test_a_long_poll_and_the_next_share_what_came_together(clock: ManualClock) -> None:

@@ -57,10 +57,13 @@ class _Lent:
 
 
 class StreamLeases:
-    """The work streams of a broker, ``by_node``, and the stream of each lease."""
+    """The work streams of a broker, ``by_node``, and the stream of each lease. A stream whose reader has
+    ``unread_bytes_max`` to read is given no more.
+    """
 
     def __init__(self, serving: ServingLoop) -> None:
         self._serving = serving
+        self.unread_bytes_max = serving.engine.settings.claim_bytes_max
         self.by_node: dict[str, list[WorkStream]] = {}
         self._lent: dict[int, _Lent] = {}
 

@@ -61,6 +61,7 @@ class WorkStream:
         self._signs_count = 0
         self._is_silent = False
         self._is_unread = False
+        self._queued_bytes = 0
         self._error: TenureError | None = None
         self.on_arrival: Callable[[], None] = _ignore
         self.is_closed = False
@@ -69,8 +70,8 @@ class WorkStream:
     # For the broker
 
     def wants(self) -> int:
-        """Return how many more jobs it may hold."""
-        if self.is_closed or self._is_silent or self._is_unread:
+        """Return how many more jobs it may hold; none while its reader has more to read than an answer carries."""
+        if self.is_closed or self._is_silent or self._is_unread or self._queued_bytes >= self._book.unread_bytes_max:
             return 0
         return max(0, self.max_count - self.held_count)
 
@@ -78,6 +79,8 @@ class WorkStream:
         """Queue a claim for the reader."""
         claim = answer.reply
         self._book.lend(self, claim.lease, len(claim.jobs), signs_count=self._signs_count)
+        if self._given:  # what is read next is not counted: an answer holds no more than a claim may
+            self._queued_bytes += _bytes_of(claim)
         self._given.append(answer)
         self.on_arrival()
         return False
@@ -132,6 +135,8 @@ class WorkStream:
             while self._given:
                 answer = self._book.read(self._given[0])
                 self._given.popleft()
+                if self._given:
+                    self._read_on()
                 if answer is not None:
                     self._reads_again()
                     return self._book.answer(answer)
@@ -141,6 +146,13 @@ class WorkStream:
         if self._error is not None:
             raise self._error
         return None
+
+    def _read_on(self) -> None:
+        """Count the claim that is read next no more, and serve this stream again where it had too much to read."""
+        had_too_much = self._queued_bytes >= self._book.unread_bytes_max
+        self._queued_bytes -= _bytes_of(self._given[0].reply)
+        if had_too_much and self._queued_bytes < self._book.unread_bytes_max:
+            self._book.wake(self)
 
     def _reads_again(self) -> None:
         """Serve this stream again, where it was not served because its reader did not read."""
@@ -170,6 +182,10 @@ class WorkStream:
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
+
+
+def _bytes_of(claim: Grant) -> int:
+    return sum(len(job.data) + len(job.meta or b"") for job in claim.jobs)
 
 
 def _ignore() -> None:

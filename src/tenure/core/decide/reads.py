@@ -68,7 +68,8 @@ def _collect(
 ) -> tuple[list[Stored], int, Corrupt | None]:
     """Return the records of the reply, the last seq that was looked at, and the damage that ended the read, if any.
 
-    No more is read than was asked for and the record after it, unless records are left out.
+    No more is read than was asked for and the record after it, unless records are left out; and at a time no more than
+    the reply has room for, however large the records are.
     """
     found: list[Stored] = []
     budget, lo, looks = state.settings.diff_bytes_max, start, state.step_jobs_max or NEVER
@@ -76,7 +77,11 @@ def _collect(
     while lo <= head and looks > 0:
         lo = first_absent(topic.dead, lo) if topic.dead else lo
         hi = min(lo + window, head + 1)
-        records, lost = payloads.readable(topic, topic.live_runs(lo, hi))
+        runs = topic.live_runs(lo, hi)
+        fitting = payloads.fitting(topic, runs, max(budget, 0))
+        if fitting != runs:
+            hi = fitting[-2] + fitting[-1]
+        records, lost = payloads.readable(topic, fitting)
         end = min(lost, default=hi)
         for record in records:
             if record.seq > end:
@@ -89,7 +94,7 @@ def _collect(
             found.append(record)
         if lost:
             return found, end - 1, _damage(topic, records, lost)
-        lo, looks, window = max(hi, lo), looks - window, min(2 * window, _WINDOW)
+        lo, looks, window = max(hi, lo), looks - max(hi - lo, 1), min(2 * window, _WINDOW)
     lo = first_absent(topic.dead, lo) if topic.dead else lo  # no reader is left among seqs that were left out
     return found, min(lo - 1, head), None
 

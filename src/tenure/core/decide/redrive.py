@@ -21,7 +21,7 @@ from tenure.core.decide.evict import evict_over_cap
 from tenure.core.decide.limits import check_topic_room
 from tenure.core.events import Appended, AppendExtra, Event, Redriven
 from tenure.core.level import LEVELS, Level
-from tenure.core.state.ranges import first_absent, to_runs
+from tenure.core.state.ranges import count, first_absent, to_runs
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 from tenure.core.tag_match import parse_match
@@ -92,7 +92,10 @@ def _unpark(
     assert topic.queue is not None
     resumed: list[int] = []
     level: int = Level.NOW
-    for window in _windows(topic, wanted.letters.seqs):
+    windows = _windows(topic, wanted.letters.seqs)
+    if wanted.letters.match is not None:  # tags are read with their records
+        windows = _readable(topic, windows, payloads, bytes_max=state.settings.step_bytes_max)
+    for window in windows:
         now_ms = yield from until_present(state, topic, now_ms)
         if len(resumed) == wanted.limit or state.by_id.get(topic.id) is not topic:
             break
@@ -118,6 +121,18 @@ def _windows(topic: Topic, seqs: Set[int] | None) -> Iterator[Sequence[int]]:
         lo += _WINDOW
 
 
+def _readable(
+    topic: Topic, windows: Iterator[Sequence[int]], payloads: Payloads, *, bytes_max: int
+) -> Iterator[Sequence[int]]:
+    """Yield the live seqs of windows in parts whose records one step may read."""
+    for window in windows:
+        left = [seq for seq in window if not topic.is_dead(seq)]
+        while left:
+            size = count(payloads.fitting(topic, to_runs(left), bytes_max))
+            yield left[:size]
+            left = [seq for seq in left[size:] if not topic.is_dead(seq)]
+
+
 def _select_parked(topic: Topic, parked: dict[int, str], wanted: _Wanted, payloads: Payloads) -> list[int]:
     """Return which of these parked jobs a redrive is about."""
     tags: dict[int, str | None] = {}
@@ -133,9 +148,9 @@ def _resume(state: State, topic: Topic, seqs: list[int], now_ms: int, payloads: 
     """
     events: list[Event] = [Redriven(now_ms, topic.id, to_runs(seqs), 0, reset)]
     level = LEVELS[topic.config.durability]
-    for letters, first, seq, count in _live_copies(state, topic, seqs):
+    for letters, first, seq, copies in _live_copies(state, topic, seqs):
         state.catch_up(letters, now_ms)
-        runs = [first, count]
+        runs = [first, copies]
         events.append(Redriven(now_ms, letters.id, runs, payloads.weigh(letters, runs), reset, topic.id, seq))
         level = max(level, LEVELS[letters.config.durability])
     yield events
@@ -154,9 +169,9 @@ def _live_copies(state: State, topic: Topic, seqs: list[int]) -> list[tuple[Topi
         if letters is None or letters.is_dead(letter):
             continue
         if found:
-            before, first, job, count = found[-1]
-            if (before, first + count, job + count) == (letters, letter, seq):
-                found[-1] = before, first, job, count + 1
+            before, first, job, copies = found[-1]
+            if (before, first + copies, job + copies) == (letters, letter, seq):
+                found[-1] = before, first, job, copies + 1
                 continue
         found.append((letters, letter, seq, 1))
     return found
@@ -167,7 +182,8 @@ def _send_back(
 ) -> Steps[tuple[replies.Redriven, int]]:
     level: int = Level.NOW
     moved: dict[int, str] = {}
-    for window in _windows(topic, wanted.letters.seqs):
+    windows = _windows(topic, wanted.letters.seqs)
+    for window in _readable(topic, windows, payloads, bytes_max=state.settings.step_bytes_max):
         now_ms = yield []
         for letter, origin in _read_letters(topic, window, payloads):
             target = to or origin.topic
