@@ -33,7 +33,7 @@ async def fan_out(broker: Broker, source: str, count: int) -> None:
 async def all_copied(broker: Broker) -> None:
     """Wait until nothing is left to copy; how long it takes decides nothing."""
     async with asyncio.timeout(60):
-        while broker._serving.forwarding:
+        while broker._serving.forwarding.lines:
             await asyncio.sleep(0)
 
 
@@ -160,7 +160,7 @@ async def test_a_turn_of_the_loop_takes_one_step_where_it_has_no_time_for_more(c
         broker.produce("a", [RECORD])
         topics, most = copied_to(broker), 0
         assert broker._state.topics.keys() >= {"a.to.00"}, "the first one follows at once"
-        while broker._serving.forwarding:
+        while broker._serving.forwarding.lines:
             before = len(topics)
             await asyncio.sleep(0)
             most = max(most, len(topics) - before)
@@ -198,7 +198,7 @@ async def test_a_router_whose_source_was_deleted_while_it_waits_copies_nothing_m
         await deleting
         await broker.synced()
         await turn()
-        assert not broker._serving.forwarding
+        assert not broker._serving.forwarding.lines
         assert broker.routers().items == []
 
 

@@ -16,6 +16,7 @@ import pytest
 from tenure import Broker, Closed, Indeterminate, NotFound, Overloaded, Record, Settings
 from tenure.broker.serving.long_work import LongWork
 from tenure.contract.replies import Settled
+from tenure.core.state.invariants import invariants
 from tenure.core.state.snapshot import dump_topic
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
@@ -113,10 +114,38 @@ async def test_what_came_in_time_is_in_time_however_much_ended_before_it(
     for _ in range(10 * JOBS if look else 0):  # a look shows how far the queue has come, and takes it no further
         broker.topic("q")
     assert broker.metrics.expired < JOBS, "they all wait"
+    await broker.produce("other", [b"1"])
     in_time = [(await acked).skipped, (await nacked).skipped, (await extended).skipped]
+    assert broker._state.log_ms == clock.wall_ms(), "the time of the log never goes back"
     assert (in_time, (await late).skipped) == ([[], [], []], mine.seqs[3:])
     assert [broker.job("q", seq).state for seq in (2, 3, 4)] == ["delayed", "in_flight", "ready"]
     assert broker.job("q", 4).history[-1].end == "expired"
+
+
+async def test_no_record_is_older_than_those_before_it_whatever_waited_for_its_queue(
+    broker: Broker, clock: ManualClock
+) -> None:
+    """A reject and an append of a queue that is behind are held up, while others append where their records go."""
+    await make_queue(broker, jobs=JOBS + 1, dead_letter="dead", ttl_ms=60_000)
+    mine = await broker.claim("q", node="w", lease_ms=60_000)
+    for _ in range(JOBS):
+        await broker.claim("q", node="dies", lease_ms=1_000)
+    await broker.put_router("r", source="other", dest="q")
+    clock.advance(1_001)
+    rejected = broker.nack("q", node="w", seqs=mine.seqs, dead=True)
+    appended = broker.produce("q", [b"late"])
+    clock.advance(500)
+    await asyncio.sleep(0)
+    for topic in ("dead", "other"):
+        broker.produce(topic, [b"1"])
+    clock.advance(500)
+    assert (await rejected).count == 1
+    assert (await appended).count == 1
+    await broker.synced()
+    invariants(broker._state)
+    for topic in ("dead", "q"):
+        times_ms = [record.ts for record in (await broker.diff(topic, limit=1_000)).records]
+        assert times_ms == sorted(times_ms)
 
 
 async def test_commands_that_wait_for_a_queue_run_in_their_order(broker: Broker, clock: ManualClock) -> None:

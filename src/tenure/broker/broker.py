@@ -202,15 +202,18 @@ class Broker(CommandMethods):
         return answer
 
     def _run_later(self, behind: CatchingUp, command: Command[T]) -> Answer[T]:
-        """Run a command when its topic has caught up with the present; it is judged by that."""
+        """Run a command when its topic has caught up with the present; one of a holder is judged by that."""
         answer = self._serving.long_commands.run_later(behind, partial(self._run_as_of, command))
         self._serving.settle()
         return answer
 
     def _run_as_of(self, command: Command[T], came_ms: int) -> Answer[T]:
-        """Run a command that has waited for its topic. One in steps lets time pass itself, between them."""
+        """Run a command that has waited for its topic: as of when it came where it is about jobs that its node holds.
+
+        Any other runs now: no record may be older than those before it, which others may have appended meanwhile.
+        """
         serving = self._serving
-        if command.__class__ in STEPPED:
+        if not isinstance(command, (OfHolder, Begin)):
             return self.run(command)
         if serving.must_check:
             serving.check_open()

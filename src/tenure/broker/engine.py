@@ -235,7 +235,7 @@ class Engine:
         state = self.state
         waiting = [state.by_id[topic_id] for topic_id in state.wall_queues]
         due = [topic for topic in waiting if topic.queue is not None and now_ms >= topic.queue.next_change_ms]
-        if state.behind or not all(state.advance(topic, now_ms) for topic in due):
+        if state.behind or state.awaited or not all(state.advance(topic, now_ms) for topic in due):
             return
         with suppress(Closed, Overloaded):
             self.commit(ClockSet(now_ms, wall_offset_ms))
@@ -337,7 +337,8 @@ class Engine:
         _, _, tally, fold_one = _PLANS[event.__class__]
         if tally is not None:
             tally(self, event)
-        state.log_ms = event.at_ms  # the broker's own time never goes back
+        if event.at_ms > state.log_ms:  # what waited for its queue is judged by an earlier time
+            state.log_ms = event.at_ms
         fold_one(state, event, location)
         if tally is not None:
             return

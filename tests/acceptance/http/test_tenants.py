@@ -172,11 +172,12 @@ def test_fault_49_streams_sessions_and_requests_of_one_key_are_capped_and_others
 
 def test_fault_49_connections_are_capped(serve: Serve) -> None:
     server = serve(settings={"limits.connections_max": 5})
-    peers = [Bare(server) for _ in range(5)]
+    peers: list[Bare] = []
     try:
-        for peer in peers:
-            peer.send(b"GET /v0/health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
-            assert peer.answer()[0] == 200
+        for _ in range(5):  # each is heard before the next comes: a silent one would give way to it
+            peers.append(Bare(server))
+            peers[-1].send(b"GET /v0/health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+            assert peers[-1].answer()[0] == 200
         with Bare(server) as late:
             late.send(b"GET /v0/health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
             assert late.answer()[0] == 503

@@ -33,7 +33,7 @@ def mark_time(engine: Engine, marked: int) -> int:
     for topic in engine.state.by_id.values():
         if topic.queue is not None and now >= topic.queue.next_change_ms:
             engine.state.advance(topic, now)
-    if engine.metrics.expired != marked and not engine.state.behind:
+    if engine.metrics.expired != marked and not engine.state.behind and not engine.state.awaited:
         with suppress(Closed, Overloaded):  # no room: the next one tries again
             engine.commit(ClockSet(now, engine.state.wall_offset_ms))
             return engine.metrics.expired

@@ -33,7 +33,7 @@ def _unknown(_: Router) -> Unsynced | None:
 
 
 class Forwarding:
-    """The routers that have something to copy; its length is how many owners wait.
+    """The routers that have something to copy; ``lines`` is empty where none has.
 
     ``begin_turn`` returns a function that says whether a turn that begins now is over. ``may_serve`` returns whether
     anything may be copied now. ``after`` is called at the end of a turn that forwarding had for itself.
@@ -57,14 +57,11 @@ class Forwarding:
         self._may_serve = may_serve
         self._after = after
         #: Lines by owner: an account, or the name of the source where the owner is not known. Both orders are turns.
-        self._lines: dict[Unsynced | str, dict[str, None]] = {}
+        self.lines: dict[Unsynced | str, dict[str, None]] = {}
         self._owner_in_line: dict[str, Unsynced | str] = {}
         self._copied = Unsynced(engine.settings.router_pending_bytes_max)
         self._is_over: Callable[[], bool] | None = None
         self._awaits_sync = False
-
-    def __len__(self) -> int:
-        return len(self._lines)
 
     def run(self, source: Topic) -> None:
         """Copy what is new in a topic, as much of it as this turn allows; the rest follows in its turn."""
@@ -75,7 +72,7 @@ class Forwarding:
 
     def go_on(self) -> None:
         """Take steps until there is nothing to copy, this turn is over, or a sync has to come first."""
-        if not self._lines or not self._may_serve() or self._committer.failed is not None:
+        if not self.lines or not self._may_serve() or self._committer.failed is not None:
             return
         is_over = self._is_over
         if is_over is None:
@@ -83,33 +80,33 @@ class Forwarding:
             self._loop.call_soon(self._end_turn)
             if not self._step():
                 return
-        while self._lines and not is_over() and self._step():
+        while self.lines and not is_over() and self._step():
             pass
 
     def _end_turn(self) -> None:
         self._is_over = None
-        if self._lines and not self._awaits_sync and self._may_serve():
+        if self.lines and not self._awaits_sync and self._may_serve():
             self.go_on()
             self._after()
 
     def _enter(self, router: Router) -> None:
         owner = self.owner_of(router) or router.source
         self._owner_in_line[router.name] = owner
-        self._lines.setdefault(owner, {})[router.name] = None
+        self.lines.setdefault(owner, {})[router.name] = None
 
     def _step(self) -> bool:
         """Take a step of the owner whose turn it is; return False where a sync has to come before anyone's."""
         synced, owner = self._engine.state.synced_bytes, None
         if not self._copied.is_full(synced):
-            owner = next((owner for owner in self._lines if isinstance(owner, str) or not owner.is_full(synced)), None)
+            owner = next((owner for owner in self.lines if isinstance(owner, str) or not owner.is_full(synced)), None)
         if owner is None:
             self._wait_for_sync()
             return False
-        line = self._lines.pop(owner)
+        line = self.lines.pop(owner)
         name = next(iter(line))
         del line[name], self._owner_in_line[name]
         if line:
-            self._lines[owner] = line
+            self.lines[owner] = line
         router = self._engine.state.routers.get(name)
         if router is not None:
             self._copy(router, owner)

@@ -303,7 +303,7 @@ class ServingLoop:
         """
         if not self._may_attend():
             return
-        if self.forwarding:
+        if self.forwarding.lines:
             self.forwarding.go_on()
         if 0 < self.engine.settings.turn_topics_max < len(self.engine.changed_topics):
             self._queue_up()

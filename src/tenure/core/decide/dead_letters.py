@@ -107,8 +107,9 @@ def _post(
     letters, lost = payloads.readable(topic, to_runs(reasons))
     parked = {seq: f"{reasons[seq]}; unreadable: {error.message}" for seq, error in lost.items()}
     records = [_stamp(topic, letter, queue, reasons[letter.seq]) for letter in letters]
+    written_ms = max(now_ms, state.log_ms)  # a command may be judged as of an earlier time, but no letter is older
     appended, full = append_fitting(
-        state, dest, config, dest_id, first_seq, records, now_ms=now_ms, moved_from=topic.id
+        state, dest, config, dest_id, first_seq, records, now_ms=written_ms, moved_from=topic.id
     )
     if full is not None:
         room = 0 if appended is None else appended.count
@@ -119,12 +120,12 @@ def _post(
         return Level.WRITTEN
     events: list[Event] = [appended]
     if dest is None:
-        events.insert(0, TopicPut(now_ms, dest_id, dest_name, config, implicit=True))
+        events.insert(0, TopicPut(written_ms, dest_id, dest_name, config, implicit=True))
     moved = {letter.seq: reasons[letter.seq] for letter in letters}
     events += _move_events(topic, moved, dest_id, first_seq, now_ms=now_ms, payloads=payloads)
     events += park_events(topic, parked, now_ms)
     yield events
-    yield from evict_over_cap(state, state.by_id[dest_id], now_ms, payloads)
+    yield from evict_over_cap(state, state.by_id[dest_id], written_ms, payloads)
     return LEVELS[config.durability]
 
 
