@@ -212,9 +212,13 @@ class NaiveQueue:
     def unique(self, key: str) -> int | None:
         return next((job.seq for job in self.jobs.values() if job.key == key), None)
 
-    def is_full_for(self, count: int) -> bool:
+    def room_for(self, count: int) -> int:
+        """How many of so many jobs fit."""
         cap = self.setting("cap_records")
-        return bool(cap and self.setting("discard") == "reject" and len(self.jobs) + count > cap)
+        return min(count, max(cap - len(self.jobs), 0)) if cap and self.setting("discard") == "reject" else count
+
+    def is_full_for(self, count: int) -> bool:
+        return self.room_for(count) < count
 
     def evict(self) -> None:
         """Over the cap the oldest free jobs go, but never the newest."""

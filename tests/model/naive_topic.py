@@ -78,12 +78,18 @@ class Naive:
         record.seq = self.head
         self.records[self.head] = record
 
-    def is_full_for(self, records: list[Kept]) -> bool:
-        if self.config.get("discard") != "reject":
-            return False
+    def room_for(self, records: list[Kept]) -> int:
+        """How many of the first of them fit."""
         cap, cap_bytes = self.setting("cap_records"), self.setting("cap_bytes")
-        too_many = cap and len(self.records) + len(records) > cap
-        return bool(too_many or (cap_bytes and self.bytes + sum(record.size for record in records) > cap_bytes))
+        held, held_bytes = len(self.records), self.bytes
+        for room, record in enumerate(records):
+            held, held_bytes = held + 1, held_bytes + record.size
+            if (cap and held > cap) or (cap_bytes and held_bytes > cap_bytes):
+                return room if self.config.get("discard") == "reject" else len(records)
+        return len(records)
+
+    def is_full_for(self, records: list[Kept]) -> bool:
+        return self.room_for(records) < len(records)
 
     def evict_old(self, now: int) -> None:
         ttl_ms = self.setting("ttl_ms")

@@ -136,17 +136,15 @@ class World:
             return
         if self.dead is None:
             self.dead = NaiveQueue({"durability": queue.setting("durability")})
-        if self.dead.is_full_for(len(jobs)):
-            queue.park(reasons, now=now)
-            return
-        for job in sorted(jobs, key=lambda job: job.seq):
+        moved = sorted(jobs, key=lambda job: job.seq)[: self.dead.room_for(len(jobs))]
+        for job in moved:
             origin = ("q", max(job.tries, 1), reasons[job.seq], 0 if job.lease else job.lost)
             job.copy = Job(self.dead.head + 1, job.data, job.tag, origin=origin)
             self.dead.append(job.copy)
         if strategy == "skip":
-            queue.remove(list(seqs))
-        else:
-            queue.park(reasons, now=now)
+            queue.remove([job.seq for job in moved])
+            reasons = {seq: reason for seq, reason in reasons.items() if seq not in {job.seq for job in moved}}
+        queue.park(reasons, now=now)
         self.dead.evict()
 
     def unpark(self, job: Job, *, reset: bool) -> None:

@@ -359,11 +359,18 @@ class TopicMachine(EngineMachine):
             )
             for r in taken
         ]
-        missed = max(0, min(hi + 1, source.evict_floor) - lo)
+        kept = self.keep_records(copies, None, now) if copies else []
+        room = len(kept) if dest is None else dest.room_for(kept)
+        too_large = int(room < len(kept) and not room and dest is not None and not dest.records)
+        if room < len(kept):
+            hi = taken[room].seq - 1 + too_large
+            stuck = not room and not too_large
+            kept, copies = kept[:room], copies[:room]
+            if stuck:
+                return
+        missed = too_large + max(0, min(hi + 1, source.evict_floor) - lo)
         if copies or missed:
-            kept = self.keep_records(copies, None, now) if copies else []
-            stuck = not router.create_dest or router.dest in self.model.retired
-            if stuck if dest is None else dest.is_full_for(kept):
+            if dest is None and (not router.create_dest or router.dest in self.model.retired):
                 return
             dest = self.model.topics.setdefault(router.dest, Naive())
             if missed:
