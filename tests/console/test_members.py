@@ -23,6 +23,9 @@ SHIFTS = """() => new Promise((done) => {
 })"""
 
 
+# Whether the page has loaded a file.
+HAS_LOADED = "file => performance.getEntriesByType('resource').some(({ name }) => name.endsWith(file))"
+
 # Pairs of controls in the frame that lie on each other.
 OVERLAPS = """() => {
     const controls = [...document.querySelectorAll(".top a, .top button")];
@@ -71,6 +74,8 @@ def test_a_standby_names_the_leader_on_every_view(console: Console) -> None:
         link = banner(console).get_by_role("link", name=LEADER)
         link.dispatch_event("pointerdown")
         expect(link).to_have_attribute("href", f"{LEADER}/#/{view}")
+        # The banner may be there before the module of the view, which a server that goes would leave half loaded.
+        console.page.wait_for_function(HAS_LOADED, arg=f"/views/{view.partition('/')[0]}.js")
     console.page.goto(f"{console.url}/#/queues")
     expect(console.page.locator("main")).to_contain_text("A standby shows no queues")
 
