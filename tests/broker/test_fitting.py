@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 
@@ -14,6 +15,7 @@ from tenure.broker.engine import Engine
 from tenure.core.state.ranges import each, to_runs
 from tenure.log.log import FileLog
 from tenure.testing import ManualClock, SimDisk
+from tests.broker.test_call_counts import trace
 from tests.kit import run
 from tests.kit.brokers import numbers
 
@@ -72,6 +74,16 @@ def test_it_is_the_longest_prefix_whatever_appends_the_records_came_in(seed: int
         assert list(each(engine.reader.fitting(topic, to_runs(seqs), bytes_max))) == longest_prefix(
             sizes, seqs, bytes_max
         )
+
+
+def test_what_fits_costs_the_same_however_many_appends_it_came_in() -> None:
+    engine = opened(SimDisk(1))
+    run.put_topic(engine, "q", {"type": "queue"})
+    for _ in range(2_000):
+        run.produce(engine, "q", [b"1"])
+    topic = engine.state.topics["q"]
+    calls = [len(trace(partial(engine.reader.fitting, topic, [1, jobs], topic.bytes - 1))[1]) for jobs in (10, 1_000)]
+    assert calls[0] == calls[1]
 
 
 def test_it_reads_one_frame_however_many_jobs_are_asked_for() -> None:

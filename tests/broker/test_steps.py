@@ -178,13 +178,14 @@ async def test_a_long_poll_is_served_once_its_queue_has_caught_up(broker: Broker
     assert waiting.result().seqs == [1, 2, 3, 4, 5]
 
 
-async def test_long_polls_whose_time_is_up_meanwhile_are_answered_once_their_queue_has_caught_up(
+async def test_claims_that_find_nothing_after_their_queue_has_caught_up_are_answered_all_the_same(
     broker: Broker, clock: ManualClock
 ) -> None:
-    await held_queue(broker, clock, jobs=50)
-    polls = [broker.claim("q", node=f"w{number}", max_count=30, wait_ms=1) for number in range(3)]
-    clock.advance(2)
-    assert sum([len((await poll).jobs) for poll in polls]) == 50
+    await held_queue(broker, clock, jobs=50, retry_backoff={"min_ms": 60_000, "max_ms": 60_000})
+    claims = [broker.claim("q", node=f"w{number}") for number in range(3)]
+    async with asyncio.timeout(20):
+        assert [(await claim).seqs for claim in claims] == [[], [], []]
+    assert numbers(broker)["delayed"] == 50
 
 
 async def test_a_stream_is_served_once_its_queue_has_caught_up(broker: Broker, clock: ManualClock) -> None:

@@ -42,7 +42,7 @@ def redrive(state: State, command: Redrive, now_ms: int, payloads: Payloads) -> 
     provenance kept. One that cannot be read stays where it is. It stops before the first one that cannot move; where
     that is the very first, it raises why: NotFound for a target that is gone, Overloaded for one that is full.
 
-    A ``dry_run`` moves none: it answers which would go where, as far as there is room for them.
+    A ``dry_run`` moves none: it answers which would go where, and does not look whether they could.
 
     A job that ``block_and_dlq`` parked and copied is one job: whichever of the two is redriven into the queue, the
     parked one becomes claimable and the copy is removed, in one batch. With another ``to`` the copy alone moves.
