@@ -129,6 +129,27 @@ def test_rates_follow_what_happens_between_two_samples(remote: Remote, queue: st
     assert second.depths == [1, 16]
 
 
+def test_a_restart_is_seen_where_the_new_server_is_up_for_longer_than_the_old_one_was(tmp_path: Path):
+    from tenure.client.client import Client
+
+    serving = Serving(tmp_path / "data").start()
+    try:
+        with Client(serving.address) as client:
+            sampler = Sampler(client, prefix="")
+            before = sampler.take(100.0)
+            assert sampler.take(100.001).restarted is False
+        serving.kill()
+        serving.start()
+        with Client(serving.address) as client:
+            sampler._client = client
+            while client.health().uptime_ms <= before.uptime_ms:
+                time.sleep(0.01)
+            assert sampler.take(101.0).restarted is True
+            assert sampler.take(102.0).restarted is False
+    finally:
+        serving.close()
+
+
 def test_a_sparkline_is_as_high_as_its_highest_depth():
     assert sparkline([]) == ""
     assert sparkline([0, 0]) == "▁▁"

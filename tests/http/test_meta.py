@@ -23,6 +23,7 @@ async def test_health_is_open_and_plain(site: Site) -> None:
         reply = await site.get(path)
         assert (reply.status, reply["status"], reply["version"]) == (200, "ok", version("tenure"))
         assert reply["uptime_ms"] >= 0
+        assert reply["started_ms"] > 1_700_000_000_000
 
 
 async def test_ready_counts_the_topics(site: Site) -> None:

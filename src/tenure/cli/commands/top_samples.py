@@ -66,7 +66,7 @@ class Sample(msgspec.Struct):
 
 class _Before(msgspec.Struct):
     at_s: float
-    uptime_ms: int
+    started_ms: int
     totals: dict[str, float]
     topics: dict[str, tuple[int, int]]
 
@@ -87,7 +87,7 @@ class Sampler:
         topics = islice(each_topic(self._client, self._prefix), _TOPICS_MAX)
         infos = [info for info in topics if info.queue is not None]
         before = self._before
-        restarted = before is not None and health.uptime_ms < before.uptime_ms
+        restarted = before is not None and health.started_ms != before.started_ms
         span_s = now_s - before.at_s if before is not None and not restarted else 0.0
         rates = {
             name: _rate(totals.get(name, 0.0), before.totals.get(name), span_s) if before else None for name in _TOTALS
@@ -96,7 +96,7 @@ class Sampler:
         for gone in self._depths.keys() - {info.topic for info in infos}:
             del self._depths[gone]
         seen = {info.topic: (info.head_seq, info.head_seq - info.count) for info in infos}
-        self._before = _Before(now_s, health.uptime_ms, totals, seen)
+        self._before = _Before(now_s, health.started_ms, totals, seen)
         whole = {name: int(totals.get(name, 0)) for name in _TOTALS}
         return Sample(health.uptime_ms, health.version, restarted, rates, whole, rows)
 

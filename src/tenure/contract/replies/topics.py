@@ -141,11 +141,12 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """The process answers."""
+    """The process answers. ``started_ms`` is when it was started by its own clock, and tells two processes apart."""
 
     status: str
     version: str = ""
     uptime_ms: int = 0
+    started_ms: int = 0
 
 
 class Ready(msgspec.Struct, frozen=True):

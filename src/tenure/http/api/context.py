@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import monotonic
+from time import monotonic, time_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tenure.broker.broker import Broker
@@ -63,6 +63,7 @@ class Context:
         self.turns = Turns(self.settings.limits.turn_ms, pressed=self._is_pressed)
         self.extras: dict[str, Any] = {}
         self._started = monotonic()
+        self._started_ms = time_ns() // 1_000_000
 
     @property
     def broker(self) -> Broker:
@@ -100,6 +101,11 @@ class Context:
     def topics_count(self) -> int:
         """The number of topics."""
         return len(self.broker._state.topics)
+
+    @property
+    def started_ms(self) -> int:
+        """The wall time at which this server was made: it never changes, whatever becomes of the clock."""
+        return self._started_ms
 
     @property
     def uptime_ms(self) -> int:

@@ -22,7 +22,7 @@ _VERSION: Final = __version__
 
 def health(context: Context, call: Call) -> Response:
     """Report that the process answers, and nothing more."""
-    return reply(call.request, Health("ok", _VERSION, context.uptime_ms))
+    return reply(call.request, Health("ok", _VERSION, context.uptime_ms, context.started_ms))
 
 
 def ready(context: Context, call: Call) -> Response:
