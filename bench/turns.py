@@ -376,7 +376,7 @@ async def _measure(loop: TimedLoop, case: Case, jobs: int) -> float:
     clock = ManualClock()
     settings = Settings(idempotency_keys_max=max(jobs // 10, 1), spare_segments=1_000)  # trimming is not measured here
     async with await Broker.open(clock=clock, settings=settings) as broker:
-        broker._serving.work.clock_ms = lambda: time.perf_counter() * 1_000
+        broker._serving.turns._clock_ms = lambda: time.perf_counter() * 1_000
         call = await case(Bed(broker, clock, jobs))
         await asyncio.sleep(0)
         gc.collect()
@@ -390,7 +390,7 @@ async def _measure(loop: TimedLoop, case: Case, jobs: int) -> float:
         except TenureError as error:
             print(f"    ({error.message})")
             await asyncio.sleep(0)
-        while broker._serving.work:  # what the call has left to do
+        while broker._serving.turns:  # what the call has left to do
             await asyncio.sleep(0)
         loop.is_timed = False
     gc.unfreeze()

@@ -69,7 +69,7 @@ async def test_nonsense_is_refused_and_changes_nothing(broker: Broker, method: s
         assert snapshot(broker) == before
     assert broker.metrics.as_dict() | {"syncs": 0} == counted
     assert broker._serving.coordinator.waiting == 0
-    assert broker._serving.readings == {}
+    assert broker._serving.lines._reads == {}
 
 
 @pytest.mark.parametrize(

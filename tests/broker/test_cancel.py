@@ -77,11 +77,11 @@ async def test_a_claim_that_is_dropped_without_being_awaited_waits_no_more(broke
     assert broker._serving.coordinator.waiting == 0
 
 
-async def test_a_claim_that_is_closed_waits_no_more(broker: Broker) -> None:
+async def test_a_claim_that_is_cancelled_waits_no_more(broker: Broker) -> None:
     await make_queue(broker)
     claim = broker.claim("q", node="gone", wait_ms=WAIT_MS)
-    claim.close()  # type: ignore[attr-defined]
-    claim.close()  # type: ignore[attr-defined]
+    claim.cancel()
+    claim.cancel()
     assert broker._serving.coordinator.waiting == 0
 
 
@@ -146,17 +146,17 @@ async def test_a_read_that_waits_is_over_once_its_caller_is_gone(broker: Broker,
     for _ in range(turns):
         await asyncio.sleep(0)
     await gone(task)
-    assert broker._serving.readings == {}
+    assert broker._serving.lines._reads == {}
     assert len(broker._serving.alarms) == 0
 
 
 async def test_a_read_that_is_dropped_without_being_awaited_waits_no_more(broker: Broker) -> None:
     await broker.put_topic("t")
     reading = broker.diff("t", wait_ms=WAIT_MS)
-    assert broker._serving.readings
+    assert broker._serving.lines._reads
     del reading
     await turn()
-    assert broker._serving.readings == {}
+    assert broker._serving.lines._reads == {}
 
 
 async def test_a_wait_that_is_refused_has_nothing_to_leave(clock: ManualClock) -> None:

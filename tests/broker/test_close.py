@@ -60,7 +60,7 @@ async def test_two_closes_at_once_are_harmless(broker: Broker) -> None:
 
 CALLS: dict[str, Callable[[Broker], object]] = {
     "run": lambda b: b.run(GetTopic(topic="q")),
-    "run_claim": lambda b: b.run_claim(Claim(topic="q", node="w")),
+    "run of a claim": lambda b: b.run(Claim(topic="q", node="w")),
     "produce": lambda b: b.produce("q", [b"1"]),
     "diff": lambda b: b.diff("q"),
     "delete_records": lambda b: b.delete_records("q", before_seq=1),

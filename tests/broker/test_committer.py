@@ -78,7 +78,7 @@ def test_a_write_that_no_caller_waits_for_is_synced_after_the_interval() -> None
 def test_a_write_that_a_caller_waits_for_is_synced_at_once() -> None:
     engine, committer, loop = opened()
     run.produce(engine, "t", [b"x"])
-    committer.wait(engine.write(), Level.SYNCED)
+    committer.when_reached(engine.write(), Level.SYNCED, lambda _: None)
     committer._want_sync()
     assert (loop.syncs, loop.timers_s) == (1, [])
 
@@ -86,7 +86,7 @@ def test_a_write_that_a_caller_waits_for_is_synced_at_once() -> None:
 def test_a_sync_under_way_is_not_joined_by_a_second_one_or_by_a_timer() -> None:
     engine, committer, loop = opened()
     run.produce(engine, "t", [b"x"])
-    committer.wait(engine.write(), Level.SYNCED)
+    committer.when_reached(engine.write(), Level.SYNCED, lambda _: None)
     committer._want_sync()
     run.produce(engine, "t", [b"y"])
     engine.write()

@@ -103,7 +103,7 @@ async def test_a_wait_that_is_cancelled_leaves_nothing_behind(broker: Broker) ->
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    assert broker._serving.readings == {}
+    assert broker._serving.lines._reads == {}
 
 
 async def test_the_number_of_those_who_wait_is_bounded(clock: ManualClock) -> None:
@@ -125,10 +125,10 @@ async def test_the_number_of_those_who_wait_is_bounded(clock: ManualClock) -> No
 async def test_a_waiting_reader_does_not_read_its_own_records_again_and_again(broker: Broker) -> None:
     await broker.put_topic("t")
     waiting = await start(broker.diff("t", node="me", wait_ms=30_000))
-    (reading,) = next(iter(broker._serving.readings.values()))
+    (reading,) = next(iter(broker._serving.lines._reads.values()))
     for number in range(1, 4):
         await broker.produce("t", [b"1"], node="me")
-        assert reading._command.from_seq == number
+        assert reading.command.from_seq == number
     await broker.produce("t", [b"1"], node="you")
     assert seqs((await waiting).records) == [4]
 

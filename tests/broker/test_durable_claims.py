@@ -140,16 +140,16 @@ async def test_leases_that_wait_together_are_prolonged_together(
         claims.append(await start(slow.claim("q", node="w")))
         clock.advance(1)
     rings = 0
-    keep = slow._serving._durable_claims._keep
+    keep = slow._serving.claims._keep
 
     def counted() -> None:
         nonlocal rings
         rings += 1
         keep()
 
-    monkeypatch.setattr(slow._serving._durable_claims, "_keep", counted)
-    slow._serving._durable_claims._alarm = None
-    slow._serving._durable_claims._watch(clock.wall_ms())
+    monkeypatch.setattr(slow._serving.claims, "_keep", counted)
+    slow._serving.claims._alarm = None
+    slow._serving.claims._watch(clock.wall_ms())
     for _ in range(400):
         clock.advance(100)
         await asyncio.sleep(0)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tenure import Broker, Overloaded, Settings
-from tenure.broker.serving.topic_turns import Turns
+from tenure.broker.serving.topic_turns import TopicTurns
 from tenure.contract.config import TopicConfig
 from tenure.core.state.topic import Topic
 from tenure.testing.clock import ManualClock
@@ -70,7 +70,7 @@ def topics(count: int, *, priority: int = 0) -> list[Topic]:
 
 
 def test_a_topic_waits_a_bounded_number_of_turns_whatever_else_comes() -> None:
-    turns, rivals, [low] = Turns(), topics(30, priority=1_000), topics(1, priority=-1_000)
+    turns, rivals, [low] = TopicTurns(), topics(30, priority=1_000), topics(1, priority=-1_000)
     turns.add([*rivals, low], wall_ms=0)
     for _ in range(len(rivals) + 1):
         if low in turns.take(PLACES):
@@ -80,7 +80,7 @@ def test_a_topic_waits_a_bounded_number_of_turns_whatever_else_comes() -> None:
 
 
 def test_topics_of_one_priority_are_served_in_the_order_in_which_they_came() -> None:
-    turns, waiting = Turns(), topics(10)
+    turns, waiting = TopicTurns(), topics(10)
     turns.add(waiting, wall_ms=0)
     turns.add(reversed(waiting), wall_ms=0)
     assert turns.take(100) == waiting
@@ -88,7 +88,7 @@ def test_topics_of_one_priority_are_served_in_the_order_in_which_they_came() -> 
 
 
 def test_places_of_topics_that_left_are_forgotten() -> None:
-    turns = Turns()
+    turns = TopicTurns()
     low, high = topics(50, priority=-5), topics(50, priority=5)
     for _ in range(500):
         turns.add([*low, *high], wall_ms=0)
@@ -98,7 +98,7 @@ def test_places_of_topics_that_left_are_forgotten() -> None:
 
 def test_a_place_costs_about_the_same_however_many_wait() -> None:
     def cost(count: int) -> float:
-        turns, waiting = Turns(), topics(count)
+        turns, waiting = TopicTurns(), topics(count)
         steps = count_steps(lambda: turns.add(waiting, wall_ms=0))
         return (steps + count_steps(lambda: turns.take(count))) / count
 

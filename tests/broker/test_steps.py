@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from tenure import Broker, Closed, Indeterminate, NotFound, Overloaded, Record, Settings
-from tenure.broker.serving.long_work import LongWork
 from tenure.contract.replies import Settled
 from tenure.core.state.invariants import invariants
 from tenure.core.state.snapshot import dump_topic
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
+from tenure.turns import Turns
 from tests.kit.brokers import make_queue, numbers, start
 
 STEP = 10
@@ -317,7 +317,7 @@ async def test_a_delete_that_is_cancelled_leaves_what_it_has_not_reached(broker:
     for _ in range(JOBS):
         await asyncio.sleep(0)
     assert 0 < broker.topic("log").count < JOBS
-    assert not broker._serving.work
+    assert not broker._serving.turns
 
 
 async def _await(awaitable: Any) -> Any:
@@ -383,9 +383,9 @@ async def test_a_turn_goes_on_until_its_time_is_used_up() -> None:
         nonlocal turns
         turns += 1
 
-    work = LongWork(
+    work = Turns(
         asyncio.get_running_loop(),
-        turn_ms_max=10,
+        turn_ms=10,
         clock_ms=lambda: 2 * len(taken),  # a step takes 2 ms
         after=end_turn,
     )
@@ -416,7 +416,7 @@ async def test_one_produce_for_many_who_wait_is_handed_out_over_several_turns(br
 
 async def test_two_works_take_their_steps_in_turn() -> None:
     taken: list[str] = []
-    work = LongWork(asyncio.get_running_loop(), turn_ms_max=1_000, clock_ms=lambda: 0, after=lambda: None)
+    work = Turns(asyncio.get_running_loop(), turn_ms=1_000, clock_ms=lambda: 0, after=lambda: None)
 
     def take(name: str) -> bool:
         taken.append(name)
@@ -432,7 +432,7 @@ async def test_two_works_take_their_steps_in_turn() -> None:
 async def test_a_step_that_raises_is_reported_and_the_other_works_go_on() -> None:
     loop, reported, taken = asyncio.get_running_loop(), list[Any](), list[int]()
     loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
-    work = LongWork(loop, turn_ms_max=0, clock_ms=lambda: 0, after=lambda: None)
+    work = Turns(loop, turn_ms=0, clock_ms=lambda: 0, after=lambda: None)
 
     def fail() -> bool:
         raise RuntimeError("a fault of our own")

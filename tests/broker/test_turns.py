@@ -31,8 +31,8 @@ class Taker:
         self.looks += 1
         return self.want
 
-    def give(self, answer: object) -> bool:
-        return False
+    def hand(self, answer: object) -> None:
+        pass
 
     def announce(self, suspects: int) -> None:
         pass

@@ -493,7 +493,7 @@ async def test_fault_15_everybody_who_waits_is_answered_though_housekeeping_sync
         """Take a step in a turn in which somebody has just begun to wait; after a drop, nobody sends anything more."""
         answer = broker.produce("r", payloads(1))
         assert answer.durability is not None
-        answers.append(answer.durability.wait(answer.batch, answer.level))
+        answers.append(asyncio.ensure_future(answer))
         segments = len(engine.log.segments())
         more = real(engine)
         dropped.extend(range(len(engine.log.segments()), segments))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tenure.broker.answer import Answer, Reached
+from tenure.broker.answer import Answer, Done, OpenAnswer, Promise
 from tenure.core.level import Level
 from tenure.errors import Denied, Invalid
 from tenure.http.api.app import App, Call, Route
@@ -18,6 +18,7 @@ from tenure.http.api.auth import Gatekeeper, check_name, visible
 from tenure.http.api.hosts import HostCheck, host_of, is_loopback
 from tenure.http.api.keys import SCOPES, KeyRing, entries_of_file, entries_of_text, parse_keys
 from tenure.http.wire.message import Later, Request, Response, Send
+from tenure.http.wire.respond import carry_out
 from tests.http.wire_support import handle
 
 
@@ -30,11 +31,7 @@ def answer(_: Any, call: Call) -> Response:
 
 
 def wait(_: Any, call: Call) -> Any:
-    async def work() -> Response:
-        await asyncio.Event().wait()
-        return Response(200)
-
-    return work()
+    return Later(OpenAnswer(Promise(), asyncio.get_running_loop()), lambda *_: Response(200), ends_with_peer=True)
 
 
 def stream(_: Any, call: Call) -> Response:
@@ -57,7 +54,9 @@ ROUTES = [
 def guarded(text: str = "", **caps: int) -> tuple[App, Gatekeeper]:
     keys = ring(text) if text else KeyRing()
     gate = Gatekeeper(keys, hosts=HostCheck(loopback_only=not keys), **caps)
-    return App(None, ROUTES, admit=gate.admit, recheck=gate.recheck, start=gate.start, track=gate.track), gate
+    return App(
+        None, ROUTES, admit=gate.admit, recheck=gate.recheck, start=gate.start, hold=gate.hold, track=gate.track
+    ), gate
 
 
 def ask(app: App, path: str, *, method: str = "GET", token: str | None = None, query: str = "", **headers: str) -> Any:
@@ -65,6 +64,22 @@ def ask(app: App, path: str, *, method: str = "GET", token: str | None = None, q
     if token is not None:
         sent["authorization"] = f"Bearer {token}"
     return handle(app, Request(method, path, headers=sent, query=query))
+
+
+class Asked:
+    """A request as the wire carries it out; ``response`` is there once it is answered."""
+
+    def __init__(self, app: App, path: str, token: str) -> None:
+        self.response: Response | None = None
+        headers = {"host": "localhost:4000", "authorization": f"Bearer {token}"}
+        admitted = app.admit_whole(Request("GET", path, headers=headers))
+        outcome = admitted if isinstance(admitted, Response) else carry_out(admitted, b"", self._answer)
+        self.pending = None if isinstance(outcome, Response) else outcome
+        if isinstance(outcome, Response):
+            self._answer(outcome)
+
+    def _answer(self, response: Response) -> None:
+        self.response = response
 
 
 def status(*arguments: Any, **more: Any) -> int:
@@ -239,22 +254,21 @@ def test_a_call_knows_its_key_by_a_name_that_is_no_secret():
 
 async def test_requests_in_flight_are_capped_by_key():
     app, gate = guarded("good,other", requests_per_key_max=2)
-    tasks = [asyncio.ensure_future(ask(app, "/v0/topics/a/wait", token="good")) for _ in range(2)]
+    waits = [Asked(app, "/v0/topics/a/wait", "good") for _ in range(2)]
     refused = ask(app, "/v0/topics/a/wait", token="good")
     assert refused.status == 429
     assert b'"detail":{"limit":"requests_per_key_max","max":2}' in refused.body
     assert status(app, "/v0/topics/a", token="other") == 200
-    for task in tasks:  # cancelled before they ever ran, as for a peer that is gone at once
-        task.cancel()
-    await asyncio.wait(tasks)
-    del tasks, task
+    for wait in waits:  # as for a peer that is gone at once
+        assert wait.pending is not None
+        wait.pending.lose()
     assert gate.requests.total() == 0
     assert status(app, "/v0/topics/a", token="good") == 200
 
 
 async def test_a_write_counts_until_it_is_durable():
     class Gate:
-        waiting: ClassVar[list[Reached]] = []
+        waiting: ClassVar[list[Done]] = []
 
         def reached(self, batch: int, level: int) -> bool:
             return False
@@ -265,19 +279,16 @@ async def test_a_write_counts_until_it_is_durable():
         def plan(self) -> None:
             """Nothing is appended here."""
 
-        def when_reached(self, batch: int, level: int, call: Reached) -> None:
+        def when_reached(self, batch: int, level: int, call: Done) -> None:
             self.waiting.append(call)
-
-        def wait(self, batch: int, level: int) -> asyncio.Future[None]:
-            raise AssertionError("a response needs no future")
 
     made = Gate()
     later = Later(Answer(None, 1, Level.SYNCED, made), lambda *_: Response(200))
     route = Route("GET", "/later", lambda *_: later, scopes=frozenset({"read"}))
     keys = ring("good")
     gate = Gatekeeper(keys, hosts=HostCheck(loopback_only=False))
-    app = App(None, [route], admit=gate.admit, recheck=gate.recheck, start=gate.start, track=gate.track)
-    ask(app, "/later", token="good")
+    app = App(None, [route], admit=gate.admit, recheck=gate.recheck, start=gate.start, hold=gate.hold, track=gate.track)
+    Asked(app, "/later", "good")
     assert gate.requests.total() == 1
     made.waiting[0](None)
     assert gate.requests.total() == 0
@@ -334,19 +345,14 @@ async def test_a_stream_that_waits_for_its_turn_begins_only_with_a_key_that_is_s
 
 async def test_a_wait_of_a_key_that_was_taken_away_is_answered_401():
     app, gate = guarded("good:r,other:r,narrowed:rw")
-    tokens = ("good", "other", "narrowed", "good")
-    waits = [asyncio.ensure_future(ask(app, "/v0/topics/a/wait", token=token)) for token in tokens[:3]]
-    await asyncio.sleep(0)
-    waits.append(asyncio.ensure_future(ask(app, "/v0/topics/a/wait", token=tokens[3])))  # not yet at its first step
+    waits = [Asked(app, "/v0/topics/a/wait", token) for token in ("good", "other", "narrowed")]
     gate.replace(ring("other:r,narrowed:r"))
-    for wait in (waits[0], waits[2], waits[3]):
-        answered = await wait
-        assert answered.status == 401
-        assert b'"code":"unauthorized"' in answered.body
-    assert not waits[1].done()
+    for wait in (waits[0], waits[2]):
+        assert wait.response is not None
+        assert wait.response.status == 401
+        assert b'"code":"unauthorized"' in wait.response.body
+    assert waits[1].response is None
     assert gate.requests.total() == 1
-    waits[1].cancel()
-    await asyncio.gather(*waits, return_exceptions=True)
 
 
 @pytest.mark.parametrize(
@@ -370,10 +376,11 @@ async def test_calls_admitted_before_a_cap_was_reached_are_held_to_it_when_they_
     app, gate = guarded("good", requests_per_key_max=1)
     sent = {"host": "localhost", "authorization": "Bearer good"}
     admitted = [app.admit(Request("GET", "/v0/topics/a/wait", headers=sent)) for _ in range(2)]
-    first, second = (one.answer(b"") for one in admitted if isinstance(one, Call))
+    first, second = (carry_out(one, b"", lambda _: None) for one in admitted if isinstance(one, Call))
     assert isinstance(second, Response)
     assert second.status == 429
-    first.close()  # type: ignore[union-attr]
+    assert not isinstance(first, Response)
+    first.lose()
     assert gate.requests.total() == 0
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tenure import Broker
+from tenure.contract.bounds import Bounds
 from tenure.contract.commands import Command, Diff
 from tenure.contract.records import Stored
 from tenure.http.api.app import App
@@ -56,10 +57,10 @@ def reads_counted(broker: Broker) -> Iterator[list[Command[Any]]]:
     engine, found = broker._engine, list[Command[Any]]()
     run = engine.run
 
-    def counted(command: Command[Any]) -> Any:
+    def counted(command: Command[Any], bounds: Bounds | None = None) -> Any:
         if isinstance(command, Diff):
             found.append(command)
-        return run(command)
+        return run(command, bounds)
 
     engine.run = counted  # type: ignore[method-assign]
     try:

@@ -12,7 +12,7 @@ import httpx
 import msgspec
 import pytest
 
-from tenure.broker.answer import Answer, Reached
+from tenure.broker.answer import Answer, Done
 from tenure.core.level import Level
 from tenure.errors import Indeterminate
 from tenure.http.server import serve
@@ -353,7 +353,7 @@ class SlowGate:
     """A gate whose batches arrive when the test says so."""
 
     def __init__(self) -> None:
-        self.waiting: list[Reached] = []
+        self.waiting: list[Done] = []
         self.there = False
 
     def reached(self, batch: int, level: int) -> bool:
@@ -367,11 +367,8 @@ class SlowGate:
     def plan(self) -> None:
         """Nothing is appended here."""
 
-    def when_reached(self, batch: int, level: int, call: Reached) -> None:
+    def when_reached(self, batch: int, level: int, call: Done) -> None:
         self.waiting.append(call)
-
-    def wait(self, batch: int, level: int) -> asyncio.Future[None]:
-        raise AssertionError("a response needs no future")
 
 
 @on_both_loops

@@ -413,10 +413,10 @@ async def test_no_waiter_is_left_behind(site: Site) -> None:
     stream = await listen(site, await watch(site))
     await stream.events(2)
     await turn()
-    assert site.broker._serving.readings
+    assert site.broker._serving.lines._reads
     await stream.hang_up()
     await turn()
-    assert not site.broker._serving.readings
+    assert not site.broker._serving.lines._reads
 
 
 # Bounds

@@ -151,6 +151,9 @@ class _Welcomed:
     def lapsed(self) -> Response | None:
         return None
 
+    def hold(self, later: object) -> None:
+        """Count nothing."""
+
     def observed(self, response: Response) -> Response:
         return response
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenure import Record
-from tenure.contract.commands import Ack, Claim, Command, RedriveFields
+from tenure.contract.commands import Ack, Command, RedriveFields
 from tenure.contract.records import lease_id
 
 NAN = float("nan")
@@ -137,7 +137,6 @@ HELD_ALONE = lease_id((1 << 40) + 1)
 
 GOOD: dict[str, dict[str, Any]] = {
     "run": {"command": Ack(topic="q", node="w", seqs=[1])},
-    "run_claim": {"command": Claim(topic="q", node="w")},
     "produce": {"topic": "q", "records": [b"x"]},
     "diff": {"topic": "q"},
     "delete_records": {"topic": "q", "before_seq": 2},
@@ -183,8 +182,7 @@ PATCH: list[Any] = [
 """Null is no bad value in a patch: it returns a field to its default."""
 
 BAD: dict[str, dict[str, list[Any]]] = {
-    "run": {"command": [*NOT_TEXT, None, "ack", Command(), RedriveFields(), Claim(topic="q", node="w"), Ack]},
-    "run_claim": {"command": [*NOT_TEXT, None, Command(), Ack(topic="q", node="w", seqs=[1]), Claim]},
+    "run": {"command": [*NOT_TEXT, None, "ack", Command(), RedriveFields(), Ack], "bounds": SHARE},
     "produce": {
         "topic": TOPIC,
         "records": RECORDS,

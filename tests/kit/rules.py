@@ -14,12 +14,14 @@ from msgspec.structs import asdict
 from tenure import Record, Settings
 from tenure.contract import commands as c
 from tenure.contract import replies
+from tenure.contract.bounds import Bounds, Reaches
 from tenure.contract.records import Stored
-from tenure.core.decide.decision import Decided, append_copies
+from tenure.contract.share import Share
+from tenure.core.decide.decision import Behind, Decided, ForgetKeys, Pass, Refused, Step, append_copies
 from tenure.core.decide.forward import forward
 from tenure.core.decide.holding import release
 from tenure.core.decide.losses import lose
-from tenure.core.decide.table import DECIDES
+from tenure.core.decide.table import DECIDES, PASSES
 from tenure.core.events import Appended, Event, Opened
 from tenure.core.fold import fold
 from tenure.core.ready_jobs import ready_count
@@ -34,6 +36,14 @@ from tenure.errors import Corrupt
 from tenure.testing.clock import ManualClock
 
 T = TypeVar("T")
+
+
+class NotYet(Exception):
+    """A command that waits for its topic to catch up; the rules alone cannot wait."""
+
+    def __init__(self, behind: Behind) -> None:
+        super().__init__(behind.topic.name)
+        self.behind = behind
 
 
 class Payloads:
@@ -99,9 +109,14 @@ class Rules:
         self._fold([Opened(self.now_ms, epoch, self.clock.boot_id, self.clock.boot_ms(), 0)])
         self.state.opened_ms = self.now_ms
 
-    def run(self, command: c.Command[T]) -> T:
+    def run(self, command: c.Command[T], bounds: Bounds | None = None) -> T:
         """Decide a command and fold what comes of it; then routers pass on what is new."""
-        reply: T = self._carry_out(DECIDES[type(command)](self.state, command, self.now_ms, self.payloads))
+        waits, topic = PASSES.get(type(command)), self.state.find(getattr(command, "topic", None))
+        if waits is not None and topic is not None and not self.state.advance(topic, self.now_ms) and waits:
+            raise NotYet(Behind(topic))
+        decide = DECIDES[type(command)]
+        more = () if bounds is None else (bounds,)
+        reply: T = self._carry_out(decide(self.state, command, self.now_ms, self.payloads, *more))
         self._check_counts(reply)
         for name in list(self.state.routers_from):
             for router in list(self.state.routers_from[name]):
@@ -122,16 +137,30 @@ class Rules:
                 assert reply.redelivered == known or not reply.lease
 
     def _carry_out(self, decided: Decided[T]) -> T:
+        if isinstance(decided, Refused):
+            raise decided.error
         if isinstance(decided, tuple):
             events, reply, _ = decided
             self._fold(events if isinstance(events, list) else [] if events is None else [events])
             return reply
         try:
-            self._fold(next(decided))
+            self._take(next(decided))
             while True:
-                self._fold(decided.send(self.now_ms))
+                self._take(decided.send(self.now_ms))
         except StopIteration as done:
+            if isinstance(done.value, Behind):
+                raise NotYet(done.value) from None
+            if isinstance(done.value, Refused):
+                raise done.value.error from None
             return done.value[0]  # type: ignore[no-any-return]
+
+    def _take(self, step: Step) -> None:
+        if isinstance(step, Pass):
+            self.state.advance(step.topic, step.until_ms)
+        elif isinstance(step, ForgetKeys):
+            self.state.expire_keys(self.now_ms)
+        else:
+            self._fold(step)
 
     def _fold(self, events: list[Event]) -> None:
         for event in events:
@@ -153,8 +182,10 @@ class Rules:
 
     # Commands by the names of the broker's methods
 
-    def produce(self, topic: str, records: Sequence[bytes | Record], **fields: Any) -> replies.Produced:
-        return self.run(c.Append(topic=topic, records=records, **fields))
+    def produce(
+        self, topic: str, records: Sequence[bytes | Record], *, share: Share | None = None, **fields: Any
+    ) -> replies.Produced:
+        return self.run(c.Append(topic=topic, records=records, **fields), Bounds(share=share))
 
     def diff(self, topic: str, **fields: Any) -> replies.Difference:
         return self.run(c.Diff(topic=topic, **fields))
@@ -182,33 +213,35 @@ class Rules:
 
     def lose(self, topic: str, *leases: int) -> None:
         """Lose leases whose worker fell silent."""
+        self.state.advance(self.state.topics[topic], self.now_ms)
         self._carry_out(lose(self.state, self.state.topics[topic], leases, self.now_ms))
         invariants(self.state)
 
     def release(self, topic: str, *leases: int) -> None:
         """Give leases back whose connection is gone."""
+        self.state.advance(self.state.topics[topic], self.now_ms)
         self._carry_out(release(self.state, self.state.topics[topic], leases, self.now_ms))
         invariants(self.state)
 
     def extend(self, topic: str, **fields: Any) -> replies.Extended:
         return self.run(c.Extend(topic=topic, **fields))
 
-    def redrive(self, topic: str, **fields: Any) -> replies.Redriven:
-        return self.run(c.Redrive(topic=topic, **fields))
+    def redrive(self, topic: str, *, reaches: Reaches | None = None, **fields: Any) -> replies.Redriven:
+        return self.run(c.Redrive(topic=topic, **fields), Bounds(reaches=reaches))
 
     def put_topic(
-        self, topic: str, config: Mapping[str, Any] | None = None, **fields: Any
+        self, topic: str, config: Mapping[str, Any] | None = None, *, share: Share | None = None
     ) -> tuple[replies.TopicInfo, bool]:
-        return self.run(c.PutTopic(topic=topic, config={} if config is None else config, **fields))
+        return self.run(c.PutTopic(topic=topic, config={} if config is None else config), Bounds(share=share))
 
     def patch_topic(self, topic: str, config: Mapping[str, Any]) -> replies.TopicInfo:
         return self.run(c.PatchTopic(topic=topic, config=config))
 
-    def delete_topic(self, topic: str, **fields: Any) -> tuple[bool, list[str]]:
-        return self.run(c.DeleteTopic(topic=topic, **fields))
+    def delete_topic(self, topic: str, *, reaches: Reaches | None = None, **fields: Any) -> tuple[bool, list[str]]:
+        return self.run(c.DeleteTopic(topic=topic, **fields), Bounds(reaches=reaches))
 
-    def put_router(self, router: str, **fields: Any) -> tuple[Router, bool]:
-        return self.run(c.PutRouter(router=router, **fields))
+    def put_router(self, router: str, *, share: Share | None = None, **fields: Any) -> tuple[Router, bool]:
+        return self.run(c.PutRouter(router=router, **fields), Bounds(share=share))
 
     def delete_router(self, router: str) -> bool:
         return self.run(c.DeleteRouter(router=router))
@@ -217,8 +250,8 @@ class Rules:
         found: Router = self.run(c.GetRouter(router=router))
         return found
 
-    def routers(self, **fields: Any) -> replies.Page[Any]:
-        return self.run(c.ListRouters(**fields))
+    def routers(self, *, reaches: Reaches | None = None, **fields: Any) -> replies.Page[Any]:
+        return self.run(c.ListRouters(**fields), Bounds(reaches=reaches))
 
     def topic(self, topic: str, **fields: Any) -> replies.TopicInfo:
         return self.run(c.GetTopic(topic=topic, **fields))

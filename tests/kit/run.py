@@ -58,6 +58,7 @@ def extend(
 
 
 def release(engine: Engine, topic: Topic, numbers: Sequence[int]) -> None:
+    engine.state.advance(topic, engine.now())
     engine.carry_out(releasing(engine.state, topic, numbers, engine.now()))
 
 
@@ -76,6 +77,7 @@ def end_node(engine: Engine, topic: str, **fields: Any) -> Answer[replies.EndedN
 
 
 def lose(engine: Engine, topic: Topic, numbers: Sequence[int]) -> None:
+    engine.state.advance(topic, engine.now())
     engine.carry_out(losing(engine.state, topic, numbers, engine.now()))
 
 

@@ -8,24 +8,23 @@ caller may send a thousand commands and then wait for one write; a caller that a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable
 from functools import partial
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from tenure.broker.answer import Answer
+from tenure.broker.answer import Answer, OpenAnswer
 from tenure.broker.commands import CommandMethods
 from tenure.broker.data_home import Home, open_home
 from tenure.broker.durability.upkeep import Upkeep
-from tenure.broker.engine import Engine
+from tenure.broker.engine import Engine, Outcome
 from tenure.broker.observing.metrics import Metrics
 from tenure.broker.observing.pins import Pin, mark_time
 from tenure.broker.serving.forwarding import OwnerOf
-from tenure.broker.serving.long_reads import Reading, ReadWaiter
 from tenure.broker.serving.loop import ServingLoop
 from tenure.broker.serving.streams import Subscription, WorkStream
-from tenure.broker.serving.waiters import ClaimWaiter, Waiting
 from tenure.broker.upgrade import Upgrade
 from tenure.clock import Clock, SystemClock
+from tenure.contract.bounds import Bounds, Reaches
 from tenure.contract.commands import (
     Begin,
     Claim,
@@ -40,14 +39,11 @@ from tenure.contract.commands import (
     ListRouters,
     ListTopics,
     OfHolder,
-    Reaches,
     Strip,
 )
 from tenure.contract.names import check_node, check_topic_name, describe_value
 from tenure.contract.replies import (
-    Difference,
     Extended,
-    Grant,
     JobInfo,
     JobRow,
     LeaseRow,
@@ -59,10 +55,7 @@ from tenure.contract.replies import (
     UpgradeStatus,
 )
 from tenure.contract.values import check_whole
-from tenure.core.catching_up import CatchingUp
 from tenure.core.decide.table import DECIDES, STEPPED
-from tenure.core.early_conflict import EarlyConflict
-from tenure.core.level import Level
 from tenure.core.state.router import Router
 from tenure.core.suspects import waiting_count
 from tenure.errors import Invalid, TenureError
@@ -83,6 +76,7 @@ class Broker(CommandMethods):
 
     Errors are raised by the call itself, before anything changed; awaiting an answer raises only Indeterminate, when
     the disk failed under it. A call that waits for a queue to catch up, or runs in steps, raises its errors there too.
+    An answer is an awaitable and no coroutine: ``asyncio.ensure_future`` makes a task of it.
 
     >>> import asyncio
     >>> from tenure import Broker
@@ -103,6 +97,12 @@ class Broker(CommandMethods):
         self._upkeep = Upkeep(engine, self._serving.committer, disk)
         self._upgrade = Upgrade(engine, self._serving.committer)
         self._marked = 0
+        #: The commands that may wait, or that run in steps; all others are decided when they are called.
+        self._ways: dict[type[Command[Any]], Callable[[Any, Bounds | None], Answer[Any] | OpenAnswer[Any]]] = {
+            **dict.fromkeys(STEPPED, self._step_through),
+            Claim: self._serving.lines.claim,
+            Diff: self._serving.lines.read,
+        }
 
     @classmethod
     async def open(
@@ -176,128 +176,71 @@ class Broker(CommandMethods):
         self._upgrade.close()
         await self._upkeep.finish(hand_to or "")
 
-    def run(self, command: Command[T]) -> Answer[T]:
-        """Run a command, as the method of its name does. A claim, which may wait, goes to `run_claim`.
-
-        Raises Invalid for a claim, or for what is no command.
+    def run(self, command: Command[T], bounds: Bounds | None = None) -> Answer[T] | OpenAnswer[T]:
+        """Run a command, as the method of its name does, for a caller within ``bounds``. Raises Invalid for what is no
+        command.
         """
-        if command.__class__ not in DECIDES or command.__class__ is Claim:
-            raise Invalid(f"run takes a command that is no claim; got {describe_value(command)}")
-        serving = self._serving
+        kind, serving = command.__class__, self._serving
+        if kind not in DECIDES:
+            raise Invalid(f"run takes a command; got {describe_value(command)}")
+        if bounds is not None and bounds.__class__ is not Bounds:
+            raise Invalid(f"bounds must be Bounds or None; got {describe_value(bounds)}")
         if serving.must_check:
             serving.check_open()
-        try:
-            answer = (
-                serving.long_commands.step_through(command)
-                if command.__class__ in STEPPED
-                else self._engine.run(command)
-            )
-        except CatchingUp as behind:
-            return self._run_later(behind, command)
-        except EarlyConflict as refusal:
-            return serving.long_commands.refuse_later(refusal)
+        way = self._ways.get(kind)
+        if way is not None:
+            return way(command, bounds)
+        outcome = self._engine.run(command, bounds)
+        if outcome.__class__ is not Answer:
+            return self._run_later(outcome, command, bounds)
         if serving.streams.by_node or serving.graces.waiting:
-            self._note_life(command, answer.reply)
+            self._note_life(command, outcome.reply)
+        serving.settle()
+        return outcome
+
+    def _step_through(self, command: Command[T], bounds: Bounds | None) -> Answer[T] | OpenAnswer[T]:
+        serving = self._serving
+        answer = serving.long_commands.step_through(command, bounds)
+        if isinstance(command, EndNode) and serving.graces.waiting:
+            serving.graces.ended(command.node, command.topic)
         serving.settle()
         return answer
 
-    def _run_later(self, behind: CatchingUp, command: Command[T]) -> Answer[T]:
-        """Run a command when its topic has caught up with the present; one of a holder is judged by that."""
-        answer = self._serving.long_commands.run_later(behind, partial(self._run_as_of, command))
+    def _run_later(self, outcome: Outcome[T], command: Command[T], bounds: Bounds | None) -> OpenAnswer[T]:
+        """Return the answer of a command that has none yet; one of a holder is judged by when it came."""
+        assert not isinstance(outcome, Answer)
+        answer = self._serving.long_commands.later(outcome, partial(self._run_as_of, command, bounds))
         self._serving.settle()
         return answer
 
-    def _run_as_of(self, command: Command[T], came_ms: int) -> Answer[T]:
+    def _run_as_of(self, command: Command[T], bounds: Bounds | None, came_ms: int) -> Outcome[T]:
         """Run a command that has waited for its topic: as of when it came where it is about jobs that its node holds.
 
         Any other runs now: no record may be older than those before it, which others may have appended meanwhile.
         """
         serving = self._serving
-        if not isinstance(command, (OfHolder, Begin)):
-            return self.run(command)
         if serving.must_check:
             serving.check_open()
-        try:
-            answer = self._engine.run_as_of(command, came_ms)
-        except CatchingUp as behind:
-            return self._run_later(behind, command)
-        except EarlyConflict as refusal:
-            return serving.long_commands.refuse_later(refusal)
-        self._note_life(command, answer.reply)
+        is_held = isinstance(command, (OfHolder, Begin))
+        outcome = self._engine.run_as_of(command, came_ms) if is_held else self._engine.run(command, bounds)
+        if isinstance(outcome, Answer):
+            self._note_life(command, outcome.reply)
         serving.settle()
-        return answer
+        return outcome
 
     def _note_life(self, command: Command[T], reply: T) -> None:
-        """Note that the node of a command lives, or that another one says it has ended: that ends its grace."""
+        """Note that the node of a command lives, which ends its grace."""
         serving = self._serving
         if serving.streams.by_node and isinstance(command, OfHolder):
             serving.streams.note_sign_of_life(cast("Settled | Extended", reply), command.node)
-        if not serving.graces.waiting:
-            return
-        if isinstance(command, EndNode):
-            serving.graces.ended(command.node, command.topic)
-        elif isinstance(command, (OfHolder, Begin)):
+        if serving.graces.waiting and isinstance(command, (OfHolder, Begin)):
             serving.graces.heard(command.node)
 
-    def _look(self, command: Command[T]) -> T:
+    def _look(self, command: Command[T], bounds: Bounds | None = None) -> T:
         """Run a command that only looks: its reply waits for no write."""
-        return self.run(command).reply
+        return self.run(command, bounds).reply
 
-    # Records
-
-    def diff(
-        self,
-        topic: str,
-        *,
-        from_seq: int = 0,
-        limit: int = 256,
-        node: str | Collection[str] | None = None,
-        wait_ms: int = 0,
-    ) -> Awaitable[Difference]:
-        """Read records above ``from_seq``; with ``wait_ms``, wait that long for one to come."""
-        self._serving.check_open()
-        waiter = ReadWaiter(self._serving, Diff(topic=topic, from_seq=from_seq, limit=limit, node=node))
-        return Reading(self._serving, waiter, wait_ms=self._serving.clamp_wait(wait_ms))
-
-    # Claims and streams
-
-    def run_claim(self, command: Claim) -> Awaitable[Grant]:
-        """Claim at once where no caller waits, else in turn. Raises Invalid for what is no claim."""
-        if command.__class__ is not Claim:
-            raise Invalid(f"run_claim takes a Claim; got {describe_value(command)}")
-        serving, topic, wait_ms = self._serving, command.topic, command.wait_ms
-        if serving.must_check or self._engine.log.failed is not None:
-            serving.check_writable()
-        if serving.graces.waiting and isinstance(command.node, str):
-            serving.graces.heard(command.node)
-        found = self._state.topics.get(topic) if topic.__class__ is str else None
-        if (
-            wait_ms
-            or wait_ms.__class__ is not int
-            or found is None
-            or found.config.claim_jitter_ms
-            or serving.coordinator.waiting
-        ):
-            return self._claim_in_turn(command, wait_ms=serving.clamp_wait(wait_ms))
-        try:
-            answer = self._engine.run(command)
-        except CatchingUp:
-            return self._claim_in_turn(command, wait_ms=0)
-        if answer.level == Level.SYNCED:
-            return serving.answer_claim(answer)
-        serving.settle()
-        return answer
-
-    def _claim_in_turn(self, command: Claim, *, wait_ms: int) -> Awaitable[Grant]:
-        """Run a claim that may have to wait: for callers before it, for its cohort, or for a job to come."""
-        topic, queue = self._state.queue(command.topic)
-        alone = not topic.config.claim_jitter_ms and not self._serving.coordinator.waits_on(topic)
-        if alone or (isinstance(command.claim_id, str) and command.claim_id in queue.claims):
-            answer = self._serving.claim_now(topic, command, or_wait=wait_ms > 0)
-            if answer is not None:
-                return answer
-        waiter = ClaimWaiter(self._serving, topic, command)
-        return Waiting(self._serving, waiter, wait_ms=max(wait_ms, topic.config.claim_jitter_ms))
+    # Streams
 
     def work(
         self,
@@ -457,6 +400,5 @@ class Broker(CommandMethods):
         """Return routers by name, those between the given topics only. ``reaches`` says which names the caller may see;
         a router with any other is left out.
         """
-        return self._look(
-            ListRouters(prefix=prefix, source=source, dest=dest, limit=limit, cursor=cursor, reaches=reaches)
-        )
+        command = ListRouters(prefix=prefix, source=source, dest=dest, limit=limit, cursor=cursor)
+        return self._look(command, Bounds(reaches=reaches))

@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
 
@@ -25,12 +25,14 @@ from tenure.broker.records import Reader
 from tenure.broker.stepping import Stepping
 from tenure.broker.warm_state import Warm
 from tenure.clock import Clock
+from tenure.contract.bounds import Bounds
 from tenure.contract.commands import Command
 from tenure.contract.config import SYNCED
 from tenure.contract.names import check_topic_name
-from tenure.contract.replies import QueueMeters, Redriven
-from tenure.core.decide.decision import Decided
-from tenure.core.decide.table import DECIDES
+from tenure.contract.replies import Grant, QueueMeters, Redriven
+from tenure.core.decide.decision import Behind, Decided, Pass, Refused, Step
+from tenure.core.decide.holding import keep_held
+from tenure.core.decide.table import BOUNDED, DECIDES, PASSES
 from tenure.core.events import (
     KIND_OF,
     URGENT,
@@ -56,7 +58,7 @@ from tenure.log.features import FeatureSet
 from tenure.log.interface import Frame, Log, Position
 from tenure.settings import Settings
 
-__all__ = ["WALL_TOLERANCE_MS", "Engine", "Listener"]
+__all__ = ["WALL_TOLERANCE_MS", "Engine", "Listener", "Outcome"]
 
 logger = logging.getLogger("tenure.broker")
 
@@ -70,6 +72,8 @@ Listener = Callable[[Event], None]
 """Called with every event before it is folded, while the state still shows what the event is about to change."""
 
 T = TypeVar("T")
+Outcome = Answer[T] | Behind | Refused
+"""What a command comes to: its answer, or that there is none yet."""
 _PLANS: Final = {event: (kind, event in URGENT, TALLIES.get(event), FOLDS[event]) for event, kind in KIND_OF.items()}
 """The kind of an event's frame, whether it may use the reserved room of a full disk, its tally, and its fold."""
 
@@ -257,37 +261,89 @@ class Engine:
 
     # Writing
 
-    def run(self, command: Command[T]) -> Answer[T]:
-        """Decide a command now, log its events in one batch, fold them, and return the answer.
+    def run(self, command: Command[T], bounds: Bounds | None = None) -> Outcome[T]:
+        """Let time pass on the topic of a command, decide it now, log its events in one batch, and fold them; return
+        the answer, or why there is none yet.
 
         Raises the error of the decision or of the log; nothing has changed then.
         """
-        decided = DECIDES[command.__class__](self.state, command, self.turn_ms or self.now(), self.reader)
-        if decided.__class__ is tuple:
+        kind, now_ms = command.__class__, self.turn_ms or self.now()
+        waits = PASSES.get(kind)
+        if waits is not None:
+            name: Any = command.topic  # type: ignore[attr-defined]
+            topic = self.state.topics.get(name) if name.__class__ is str else None
+            if (
+                topic is not None
+                and (queue := topic.queue) is not None
+                and now_ms >= queue.next_change_ms
+                and not self.state.advance(topic, now_ms)
+                and waits
+            ):
+                return Behind(topic)
+        if bounds is None or kind not in BOUNDED:
+            decided = DECIDES[kind](self.state, command, now_ms, self.reader)
+        else:
+            decided = DECIDES[kind](self.state, command, now_ms, self.reader, bounds)
+        if isinstance(decided, tuple):
             events, reply, level = decided
             if events.__class__ in _PLANS:  # one event: most commands end here
                 return Answer(reply, self.commit(events), level, self.durability)
-        return self.carry_out(decided)
+        return self._finish(decided)
 
-    def run_as_of(self, command: Command[T], came_ms: int) -> Answer[T]:
+    def run_as_of(self, command: Command[T], came_ms: int) -> Outcome[T]:
         """Run a command by the time at which it came: its topic has caught up with that, and no further."""
-        return self.carry_out(DECIDES[command.__class__](self.state, command, came_ms, self.reader))
+        return self._finish(DECIDES[command.__class__](self.state, command, came_ms, self.reader))
+
+    def begin(self, command: Command[T], bounds: Bounds | None = None) -> Stepping[T] | Outcome[T]:
+        """Decide a command that runs in steps, and take none yet; return its outcome where it needs none."""
+        decide, now_ms = DECIDES[command.__class__], self.turn_ms or self.now()
+        rest = () if bounds is None or command.__class__ not in BOUNDED else (bounds,)
+        decided: Decided[T] = decide(self.state, command, now_ms, self.reader, *rest)
+        return self._finish(decided) if isinstance(decided, tuple) else self._stepping(decided)
 
     def carry_out(self, decided: Decided[T]) -> Answer[T]:
-        """Log and fold what was decided, all steps of it, and return the answer."""
+        """Log and fold what was decided, all steps of it, and return the answer; it is known to be one."""
+        outcome = self._finish(decided)
+        assert isinstance(outcome, Answer), outcome
+        return outcome
+
+    def _finish(self, decided: Decided[T]) -> Outcome[T]:
+        if isinstance(decided, Refused):
+            return decided
         if isinstance(decided, tuple):
             events, reply, level = decided
             batch = 0
             if events is not None:
                 batch = self.commit_all(events) if isinstance(events, list) else self.commit(events)
-            return self.answer(reply, batch, level)
-        stepping = Stepping(self, decided)
+            return self._answer(reply, batch, level)
+        stepping: Stepping[T] = self._stepping(decided)
         while not stepping.step():
             pass
-        assert stepping.answer is not None, "the last step gives the answer"
-        return stepping.answer
+        return self.outcome_of(stepping)
 
-    def answer(self, reply: T, batch: int, level: int) -> Answer[T]:
+    def _stepping(self, steps: Any) -> Stepping[Any]:
+        return Stepping(steps, carry=self._carry, now=self.now)
+
+    def _carry(self, step: Step) -> int:
+        """Do one step of a decision; return the batch that it joined, or 0."""
+        if isinstance(step, list):
+            return self.commit_all(step) if step else 0
+        if isinstance(step, Pass):
+            self.state.advance(step.topic, step.until_ms)
+        else:
+            self.state.expire_keys(self.now())
+        return 0
+
+    def outcome_of(self, stepping: Stepping[T]) -> Outcome[T]:
+        """Return what steps that are over have come to."""
+        outcome = stepping.outcome
+        assert outcome is not None, "the last step has an outcome"
+        if isinstance(outcome, (Behind, Refused)):
+            return outcome
+        reply, level = outcome
+        return self._answer(reply, stepping.batch, level)
+
+    def _answer(self, reply: T, batch: int, level: int) -> Answer[T]:
         """Return the answer of a decision whose events joined ``batch``; 0 where it logged none."""
         if isinstance(reply, Redriven):
             self.totals.redriven += reply.redriven
@@ -363,6 +419,18 @@ class Engine:
         """Return the frames that every new segment starts with, so that it can be read without the ones before it."""
         event = StateCarried(self.state.log_ms, msgspec.Raw(dump_state(self.state)))
         return [(kind_of(event), 0, encode(event))]
+
+    def follow(self, listener: Listener) -> None:
+        """Call ``listener`` with every event from now on, before it is folded, and collect expired leases."""
+        if not self.listeners:
+            self.state.ended = []
+        self.listeners.append(listener)
+
+    def unfollow(self, listener: Listener) -> None:
+        """Stop calling ``listener``."""
+        self.listeners.remove(listener)
+        if not self.listeners:
+            self.state.ended = None
 
     # Durability
 
@@ -450,6 +518,13 @@ class Engine:
         topic, queue = self.state.queue(name)
         self.state.advance(topic, self.now())
         return self.meters.report(topic, queue, wall_offset_ms=self.state.wall_offset_ms)
+
+    def still_held(self, grant: Grant) -> Grant:
+        """Return a grant with the jobs that are still held of it now."""
+        now_ms, topic = self.now(), self.state.topics.get(grant.topic)
+        if topic is not None:
+            self.state.advance(topic, now_ms)
+        return keep_held(self.state, grant, now_ms)
 
     def take_ended(self) -> list[tuple[Topic, Ended]]:
         """Return the leases that have expired since the last call, where they are collected."""

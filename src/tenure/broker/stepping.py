@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
-from tenure.broker.answer import Answer
-from tenure.core.decide.decision import Steps
-from tenure.core.events import Event
+from tenure.core.decide.decision import Behind, Refused, Step, Steps
 from tenure.errors import TenureError
-
-if TYPE_CHECKING:
-    from tenure.broker.engine import Engine
 
 __all__ = ["Stepping"]
 
@@ -18,40 +14,42 @@ T = TypeVar("T")
 
 
 class Stepping(Generic[T]):
-    """A decision in steps. ``answer`` is its answer after the last one, None before.
+    """A decision in steps. ``outcome`` is what it comes to, and ``batch`` the last one that it joined, after the last.
 
+    ``carry`` does a step and returns the batch that it joined, or 0; ``now`` is the time with which the next begins.
     What a step has logged stays logged, whether or not another one follows.
     """
 
-    def __init__(self, engine: Engine, steps: Steps[tuple[T, int]]) -> None:
-        self.answer: Answer[T] | None = None
-        self._engine = engine
+    def __init__(
+        self, steps: Steps[tuple[T, int] | Behind | Refused], *, carry: Callable[[Step], int], now: Callable[[], int]
+    ) -> None:
+        self.outcome: tuple[T, int] | Behind | Refused | None = None
+        self.batch = 0
         self._steps = steps
+        self._carry = carry
+        self._now = now
         self._is_begun = False
-        self._batch = 0
         self._refused: TenureError | None = None
 
     def step(self) -> bool:
-        """Log and fold the next batch; return True after the last one. Raises the error of the decision."""
+        """Carry out the next step; return True after the last one. Raises the error of the decision."""
         try:
-            events = self._resume()
+            step = self._resume()
         except StopIteration as done:
-            reply, level = done.value
-            self.answer = self._engine.answer(reply, self._batch, level)
+            self.outcome = done.value
             return True
-        if events:
-            try:
-                self._batch = self._engine.commit_all(events)
-            except TenureError as error:
-                self._refused = error
+        try:
+            self.batch = self._carry(step) or self.batch
+        except TenureError as error:
+            self._refused = error
         return False
 
-    def _resume(self) -> list[Event]:
+    def _resume(self) -> Step:
         refused, self._refused = self._refused, None
         if refused is not None:
             return self._steps.throw(refused)
         if self._is_begun:
-            return self._steps.send(self._engine.now())
+            return self._steps.send(self._now())
         self._is_begun = True
         return next(self._steps)
 

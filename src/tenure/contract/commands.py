@@ -10,8 +10,8 @@ pass anything. The docstrings of commands that are bodies are in ``/openapi.json
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 from msgspec import field
@@ -20,7 +20,6 @@ from tenure.contract import replies
 from tenure.contract.fields import Key, LeaseIds, Limit, Match, Name, Node, Seqs, SettledSeqs, Whole
 from tenure.contract.records import Record
 from tenure.contract.repeat import Repeat
-from tenure.contract.share import Share
 
 __all__ = [
     "Ack",
@@ -47,16 +46,12 @@ __all__ = [
     "PatchTopic",
     "PutRouter",
     "PutTopic",
-    "Reaches",
     "Redrive",
     "RedriveFields",
     "Return",
     "RouterFields",
     "Strip",
 ]
-
-Reaches: TypeAlias = Callable[[str], bool]
-"""Returns whether a caller may see and change a name."""
 
 R = TypeVar("R")
 
@@ -93,22 +88,20 @@ class AppendFields(Command[replies.Produced], frozen=True, kw_only=True, gc=Fals
 
 
 class Append(AppendFields, frozen=True, kw_only=True, gc=False):
-    """Append records, all or none. ``bytes`` is a record with only data; ``share`` bounds what this caller may use up
-    of what all share.
-    """
+    """Append records, all or none. ``bytes`` is a record with only data."""
 
     topic: str
     records: Sequence[bytes | Record]
-    share: Share | None = None
 
 
 class Diff(Command[replies.Difference], frozen=True, kw_only=True, gc=False):
-    """Read records above ``from_seq``, but for those that ``node`` wrote."""
+    """Read records above ``from_seq``, but for those that ``node`` wrote; with ``wait_ms``, wait that long for one."""
 
     topic: str
     from_seq: int = 0
     limit: int = 256
     node: str | Collection[str] | None = None
+    wait_ms: int = 0
 
 
 class DeleteRecords(_OnTopic[replies.DeletedRecords], frozen=True, kw_only=True, gc=False):
@@ -223,10 +216,9 @@ class RedriveFields(Command[replies.Redriven], frozen=True, kw_only=True):
 
 
 class Redrive(RedriveFields, frozen=True, kw_only=True):
-    """Put dead letters back to work, those whose origin the caller ``reaches``; None reaches all."""
+    """Put dead letters back to work, those whose origin the caller reaches."""
 
     topic: str
-    reaches: Reaches | None = None
 
 
 # Topics and routers
@@ -239,7 +231,6 @@ class PutTopic(Command[tuple[replies.TopicInfo, bool]], frozen=True, kw_only=Tru
 
     topic: str
     config: Mapping[str, Any]
-    share: Share | None = None
 
 
 class PatchTopic(Command[replies.TopicInfo], frozen=True, kw_only=True):
@@ -258,7 +249,6 @@ class DeleteTopic(Command[tuple[bool, list[str]]], frozen=True, kw_only=True):
 
     topic: str
     if_empty: bool = False
-    reaches: Reaches | None = None
 
 
 class RouterFields(Command[tuple[Any, bool]], frozen=True, kw_only=True):
@@ -279,7 +269,6 @@ class PutRouter(RouterFields, frozen=True, kw_only=True):
     """Create or replace a router."""
 
     router: str
-    share: Share | None = None
 
 
 class DeleteRouter(Command[bool], frozen=True, kw_only=True):
@@ -322,7 +311,6 @@ class ListRouters(Command[replies.Page[Any]], frozen=True, kw_only=True):
     dest: str | None = None
     limit: int = 100
     cursor: str | None = None
-    reaches: Reaches | None = None
 
 
 class ListJobs(Command[replies.Page[replies.JobRow]], frozen=True, kw_only=True):

@@ -130,9 +130,10 @@ class Service:
             admit=self._admit,
             recheck=self.gate.recheck,
             start=self._start,
+            hold=self.gate.hold,
             track=self.gate.track,
             observe=self._observe,
-            hold=self._hold,
+            await_leader=self._await_leader,
         )
         document = msgspec.json.encode(openapi.document(routes))
         self.context.openapi = lambda: document
@@ -200,7 +201,7 @@ class Service:
             return False
         return cluster.is_undecided
 
-    def _hold(self, route: Route) -> Callable[[], Awaitable[None]] | None:
+    def _await_leader(self, route: Route) -> Callable[[], Awaitable[None]] | None:
         cluster = self.context.cluster
         return cluster.decided if cluster is not None and self._is_held(route) else None
 

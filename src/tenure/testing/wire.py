@@ -102,8 +102,7 @@ class AppWire:
         try:
             return await coming
         except asyncio.CancelledError:
-            if isinstance(outcome, asyncio.Task):
-                outcome.cancel()
+            outcome.lose()
             raise
 
 

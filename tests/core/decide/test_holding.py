@@ -30,6 +30,7 @@ def test_leases_that_are_over_are_not_given_back_twice(rules: Rules, clock: Manu
     grant = rules.claim("q", node="w", lease_ms=1000)
     clock.advance(1001)
     topic = rules.state.topics["q"]
+    assert rules.state.advance(topic, rules.now_ms)
     assert release(rules.state, topic, [grant.lease], rules.now_ms)[0] is None
     rules.delete_topic("q")
     assert release(rules.state, topic, [grant.lease], rules.now_ms)[0] is None, "nor those of a topic that is gone"
@@ -64,4 +65,5 @@ def test_a_lease_that_waits_for_its_sync_is_moved_with_all_that_it_holds(rules: 
     clock.advance(900)
     assert numbers(rules)["in_flight"] == 3
     clock.advance(101)
+    assert rules.state.advance(rules.state.topics["q"], rules.now_ms)
     assert shift_deadline(rules.state, grant, rules.now_ms, lease_ms=1000) == (None, 0, Level.NOW)

@@ -12,14 +12,13 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from heapq import merge
 from math import inf
 from operator import itemgetter
 from time import perf_counter
 from typing import Final
 
-from tenure.broker.answer import Reached, wait_future
+from tenure.broker.answer import Answer, Done
 from tenure.broker.engine import Engine
 from tenure.core.level import Level
 from tenure.errors import Indeterminate, NotLeader, TenureError
@@ -78,8 +77,8 @@ class Committer:
         self._attend = attend
         self._inline = InlineSync(engine.settings.inline_sync_us)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tenure-sync")
-        self._write_waiters: deque[tuple[int, Reached]] = deque()
-        self._sync_waiters: deque[tuple[int, Reached]] = deque()
+        self._write_waiters: deque[tuple[int, Done]] = deque()
+        self._sync_waiters: deque[tuple[int, Done]] = deque()
         self.flush_planned = False
         self._sync_timer: asyncio.TimerHandle | None = None
         self._syncing: asyncio.Future[None] | None = None
@@ -109,11 +108,7 @@ class Committer:
             raise self.failed
         return False
 
-    def wait(self, batch: int, level: int) -> asyncio.Future[None]:
-        """Return a future that is done when a batch reaches a level; it is this caller's own and may be cancelled."""
-        return wait_future(self._loop, partial(self.when_reached, batch, level))
-
-    def when_reached(self, batch: int, level: int, call: Reached) -> None:
+    def when_reached(self, batch: int, level: int, call: Done) -> None:
         """Have ``call`` called when a batch reaches a level: without a turn of the loop in between, as a future has."""
         (self._write_waiters if level == Level.WRITTEN else self._sync_waiters).append((batch, call))
         self.plan()
@@ -251,8 +246,7 @@ class Committer:
 
     async def durable(self, batch: int) -> None:
         """Wait until a batch is synced."""
-        if not self.reached(batch, Level.SYNCED):
-            await self.wait(batch, Level.SYNCED)
+        await Answer(None, batch, Level.SYNCED, self)
 
     def fail(self, error: TenureError) -> None:
         """Fail after a write or sync error: pending answers become Indeterminate, and nothing is written any more.
@@ -295,12 +289,12 @@ class Committer:
         await self._loop.run_in_executor(self._thread, work)
 
 
-def _resolve(waiters: deque[tuple[int, Reached]], batch: int) -> None:
+def _resolve(waiters: deque[tuple[int, Done]], batch: int) -> None:
     while waiters and waiters[0][0] <= batch:
         _call(waiters.popleft()[1], None)
 
 
-def _call(reached: Reached, error: TenureError | None) -> None:
+def _call(reached: Done, error: TenureError | None) -> None:
     """Answer one caller; a fault of its own must not keep the others from their answers, nor the next sync."""
     try:
         reached(error)

@@ -13,9 +13,9 @@ from functools import partial
 from typing import NamedTuple
 
 from tenure.broker.engine import Engine
-from tenure.broker.serving.long_work import LongWork
 from tenure.core.decide.catch_up import catch_up
 from tenure.core.state.topic import Topic
+from tenure.turns import Turns
 
 __all__ = ["CatchUp"]
 
@@ -30,9 +30,9 @@ class _Waiting(NamedTuple):
 class CatchUp:
     """The topics that catch up, each with the line of the commands that wait for it; ``waiting`` counts them all."""
 
-    def __init__(self, engine: Engine, work: LongWork) -> None:
+    def __init__(self, engine: Engine, turns: Turns) -> None:
         self._engine = engine
-        self._work = work
+        self._turns = turns
         self._lines: dict[Topic, deque[_Waiting]] = {}
         self.waiting = 0
 
@@ -41,7 +41,7 @@ class CatchUp:
         for topic in self._engine.state.behind:
             if topic not in self._lines:
                 self._lines[topic] = deque()
-                self._work.add(partial(self._step, topic))
+                self._turns.add(partial(self._step, topic))
 
     def then(self, topic: Topic, run: Callable[[int], None]) -> None:
         """Call ``run``, which raises nothing, with the time that it is now when this topic has caught up with that
@@ -60,6 +60,8 @@ class CatchUp:
         engine, line = self._engine, self._lines[topic]
         state, until_ms = engine.state, line[0].came_ms if line else engine.now()
         if topic in state.behind or line:
+            if state.by_id.get(topic.id) is topic and not state.step_time(topic, until_ms):
+                return False
             if not engine.carry_out(catch_up(state, topic, until_ms, engine.reader)).reply:
                 return False
             state.behind.pop(topic, None)

@@ -11,9 +11,10 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from tenure.broker.answer import Answer
 from tenure.broker.engine import Engine
 from tenure.broker.serving.alarms import Alarm, Alarms
-from tenure.broker.serving.waiting_line import Line, Lines, Taker
+from tenure.broker.serving.waiting_line import Line, QueueLines, Taker
 from tenure.core.ready_jobs import claimable_count, ready_count
 from tenure.core.state.queue import NEVER, Queue
 from tenure.core.state.topic import Topic
@@ -48,7 +49,7 @@ class Coordinator:
         self._attend_later = attend_later
         self._may_serve = may_serve
         self._begin_turn = begin_turn
-        self._lines: dict[Topic, Lines] = {}
+        self._lines: dict[Topic, QueueLines] = {}
         self._announced: set[Topic] = set()
         self._deadlines: dict[Topic, Alarm] = {}
         self._cohorts: dict[Topic, Alarm] = {}
@@ -63,7 +64,7 @@ class Coordinator:
         """Add a waiting caller; where the queue gathers cohorts, the first one opens the window."""
         lines = self._lines.get(topic)
         if lines is None:
-            lines = self._lines[topic] = Lines()
+            lines = self._lines[topic] = QueueLines()
         lines.asking[taker.claim.suspects].add(taker)
         self.waiting += 1
         if topic in self._announced:
@@ -94,11 +95,13 @@ class Coordinator:
             self.waiting -= 1
         if taker.claim.suspects and topic.queue is not None and topic.queue.suspects.ready:
             self._engine.changed_topics.add(topic)  # the others hear that nobody takes suspects any more
-        if not lines:
+        if lines.is_empty:
             self._forget(topic)
 
     def _forget(self, topic: Topic) -> None:
-        self.waiting -= len(self._lines.pop(topic, ()))
+        lines = self._lines.pop(topic, None)
+        if lines is not None and not lines.is_empty:
+            self.waiting -= len(lines)
         self._announced.discard(topic)
         for alarms in (self._deadlines, self._cohorts):
             alarm = alarms.pop(topic, None)
@@ -132,7 +135,7 @@ class Coordinator:
                 self._share_out(topic, lines.ordinary, ready, self._begin_turn())
         self._watch(topic)
 
-    def _pass_with_suspects(self, topic: Topic, queue: Queue, lines: Lines) -> None:
+    def _pass_with_suspects(self, topic: Topic, queue: Queue, lines: QueueLines) -> None:
         """Serve first those that ask for suspects, then the others with all else, then those that may have a suspect
         too.
         """
@@ -186,7 +189,7 @@ class Coordinator:
                 break  # it may have any job, and there is none
         return True
 
-    def _announce(self, topic: Topic, queue: Queue, lines: Lines) -> None:
+    def _announce(self, topic: Topic, queue: Queue, lines: QueueLines) -> None:
         """Let the streams know, once, that suspects wait and nobody asks for them."""
         count = waiting_count(topic, queue)
         if not count or lines.suspects or topic in self._announced:
@@ -203,22 +206,21 @@ class Coordinator:
     def _feed(self, topic: Topic, taker: Taker, share: int) -> bool:
         """Claim for one taker; return False where there is nothing more to hand out."""
         try:
-            answer = self._engine.run(replace(taker.claim, max_count=share))
+            outcome = self._engine.run(replace(taker.claim, max_count=share))
         except Overloaded:
             return False  # a cap is reached: the next ack makes room and another pass
         except TenureError as error:
             taker.refuse(error)
             self.remove(topic, taker)
             return True
-        if not answer.reply.jobs:
+        if not isinstance(outcome, Answer) or not outcome.reply.jobs:
             return False
-        if len(answer.reply.jobs) < share and self._has_more(topic):
+        if len(outcome.reply.jobs) < share and self._has_more(topic):
             self.rest(topic)  # the answer could not carry more: the others that wait, or this one, go on
-        if not answer.reply.lease_ms and not taker.claim.auto_ack:  # a repeat: what was meant for it is for others
+        if not outcome.reply.lease_ms and not taker.claim.auto_ack:  # a repeat: what was meant for it is for others
             self._engine.changed_topics.add(topic)
         self._lines[topic].asking[taker.claim.suspects].move_to_end(taker)
-        if taker.give(answer):
-            self.remove(topic, taker)
+        taker.hand(outcome)
         return True
 
     def _has_more(self, topic: Topic) -> bool:

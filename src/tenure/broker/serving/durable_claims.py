@@ -13,24 +13,23 @@ The common case, a sync of a millisecond, costs a dict entry and nothing else: t
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import partial
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from tenure.broker.answer import Answer
-from tenure.broker.serving.alarms import Alarm
-from tenure.broker.serving.pending import Pending
+from tenure.broker.answer import Answer, OpenAnswer, Promise, PromiseState
+from tenure.broker.engine import Engine
+from tenure.broker.serving.alarms import Alarm, Alarms
 from tenure.contract.config import LEASE_MS_MAX
 from tenure.contract.replies import Grant
-from tenure.core.decide.holding import keep_held, shift_deadline
+from tenure.core.decide.holding import shift_deadline
 from tenure.core.level import Level
 from tenure.errors import TenureError
 
-if TYPE_CHECKING:
-    from tenure.broker.serving.loop import ServingLoop
-
-__all__ = ["RepeatedClaim", "SyncedClaim", "UnsyncedClaims"]
+__all__ = ["PromisedGrant", "UnsyncedClaims"]
 
 _ROUNDS_MAX: Final = 4
 """How often a deadline is moved and synced again before the claim is answered with what is left of it."""
@@ -65,78 +64,158 @@ class _Unsynced:
         self.wait_ms = 0
 
 
-class UnsyncedClaims:
-    """The leases of claims that are not answered yet, kept alive, one entry per lease."""
+class PromisedGrant(Promise[Grant]):
+    """The promise of a claim. What its caller does not get is given back; where the leases are durable, they are kept
+    alive until it does.
+    """
 
-    def __init__(self, serving: ServingLoop) -> None:
-        self._serving = serving
-        self._engine = serving.engine
+    __slots__ = ("_claims", "is_kept")
+    ends_with_caller = True
+
+    def __init__(self, claims: UnsyncedClaims) -> None:
+        super().__init__()
+        self._claims = claims
+        self.is_kept = False
+        """Whether its lease is kept alive for it."""
+
+    def give(self, answer: Answer[Grant]) -> None:
+        """Reply as ``answer`` does, after that is as durable as it asks for."""
+        if answer.level == Level.SYNCED and answer.reply.lease:
+            if self.decide(answer.reply):
+                self._claims.keep(self, answer)
+        else:
+            super().give(answer)
+
+    def withdraw(self) -> None:
+        self._claims.leave(self)
+
+    def take_back(self, reply: Grant) -> None:
+        self._claims.give_back(reply)
+
+
+class UnsyncedClaims:
+    """The leases of claims that are not answered yet, kept alive, one entry per lease.
+
+    ``give_back`` takes back a grant that its caller did not get; ``settle`` is called after a deadline was moved, which
+    ``check_open`` must allow.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        loop: asyncio.AbstractEventLoop,
+        alarms: Alarms,
+        *,
+        give_back: Callable[[Grant], None],
+        settle: Callable[[], None],
+        check_open: Callable[[], None],
+    ) -> None:
+        self._engine = engine
+        self._loop = loop
+        self._alarms = alarms
+        self._settle = settle
+        self._check_open = check_open
         self._waiting: dict[int, _Unsynced] = {}
         self._alarm: Alarm | None = None
+        self.give_back = give_back
 
-    def answer(self, answer: Answer[Grant]) -> Answer[Grant] | SyncedClaim | RepeatedClaim:
-        """Return an awaitable that resolves after a claim is durable.
+    def answer(self, answer: Answer[Grant]) -> Answer[Grant] | OpenAnswer[Grant]:
+        """Return the answer of a claim whose lease is kept alive until it is durable, if it has to be."""
+        if answer.level != Level.SYNCED or not answer.reply.lease or answer.batch <= self._engine.synced_batch:
+            return answer
+        promise = PromisedGrant(self)
+        promise.give(answer)
+        return OpenAnswer(promise, self._loop)
+
+    # For the promises
+
+    def keep(self, promise: PromisedGrant, answer: Answer[Grant]) -> None:
+        """Finish a promise after its claim is durable, and keep the lease alive until then.
 
         A claim that repeats one which waits here waits with it. A repeat of one that was answered waits for the sync of
         what is pending, and keeps no lease alive.
         """
         claim = answer.reply
-        if answer.batch <= self._engine.synced_batch:
-            return answer
-        if claim.lease_ms or claim.lease in self._waiting:
-            return SyncedClaim(self._serving, self, answer)
-        return RepeatedClaim(self._serving, answer)
-
-    # For the waiting claims
-
-    def join(self, claim: Grant) -> None:
-        """Count one more caller that waits for this lease."""
         entry = self._waiting.get(claim.lease)
-        if entry is None:
+        if entry is None and claim.lease_ms:
             deadline = claim.deadline - self._engine.state.wall_offset_ms
             entry = self._waiting[claim.lease] = _Unsynced(claim, deadline=deadline)
             self._watch(entry.due)
-        entry.callers += 1
+        if entry is not None:
+            entry.callers += 1
+            promise.is_kept = True
+        self._after(promise, answer, partial(self._synced, promise, _ROUNDS_MAX))
 
-    def leave(self, claim: Grant) -> None:
+    def leave(self, promise: PromisedGrant) -> None:
         """Count one caller less; after the last one the lease is not kept alive any more."""
-        entry = self._waiting[claim.lease]
-        entry.callers -= 1
-        if not entry.callers:
-            del self._waiting[claim.lease]
+        if promise.is_kept:
+            promise.is_kept = False
+            entry = self._waiting[promise.reply.lease]
+            entry.callers -= 1
+            if not entry.callers:
+                del self._waiting[promise.reply.lease]
 
-    async def complete(self, claim: Grant) -> Grant:
-        """Return the claim, which is durable now, with a durable deadline: moved where too little is left of it."""
-        entry, engine = self._waiting[claim.lease], self._engine
-        for _ in range(_ROUNDS_MAX):
-            if (entry.deadline - engine.now()) * 10 >= entry.claim.lease_ms * 9:
-                break
-            move = entry.move or self._move(entry)
-            if move is None:
-                break
-            await Answer(claim, move.batch, Level.SYNCED, engine.durability)
-            if entry.move is move:  # else another caller that waits for this lease has seen it already
-                entry.deadline, entry.wait_ms, entry.move = move.deadline, engine.now() - move.begun, None
-        shown = entry.deadline + engine.state.wall_offset_ms
-        answered = claim if claim.deadline == shown else replace(claim, deadline=shown)
-        return keep_held(engine.state, answered, engine.now())
+    def _after(self, promise: PromisedGrant, answer: Answer[Grant], call: Callable[[TenureError | None], None]) -> None:
+        """Have ``call`` called when an answer is done: now, if it is."""
+        try:
+            is_done = answer.is_done()
+        except TenureError as error:
+            call(error)
+            return
+        if is_done:
+            call(None)
+        else:
+            answer.when_done(call)
+
+    def _synced(self, promise: PromisedGrant, rounds_left: int, error: TenureError | None) -> None:
+        """Finish a promise whose claim is durable, with a durable deadline: moved where too little is left of it."""
+        if promise.state is not PromiseState.DECIDED:
+            return  # its caller is gone
+        claim, engine = promise.reply, self._engine
+        if error is not None:
+            self.leave(promise)
+            promise.refuse(error)
+            return
+        if promise.is_kept:
+            entry = self._waiting[claim.lease]
+            is_short = (entry.deadline - engine.now()) * 10 < entry.claim.lease_ms * 9
+            move = (entry.move or self._move(entry)) if is_short and rounds_left else None
+            if move is not None:
+                moved = Answer(claim, move.batch, Level.SYNCED, engine.durability)
+                self._after(promise, moved, partial(self._moved, promise, entry, move, rounds_left - 1))
+                return
+            shown = entry.deadline + engine.state.wall_offset_ms
+            claim = claim if claim.deadline == shown else replace(claim, deadline=shown)
+            self.leave(promise)
+        promise.finish(engine.still_held(claim))
+
+    def _moved(
+        self, promise: PromisedGrant, entry: _Unsynced, move: _Move, rounds_left: int, error: TenureError | None
+    ) -> None:
+        if error is None and entry.move is move:  # else another caller that waits for this lease has seen it already
+            entry.deadline, entry.wait_ms, entry.move = move.deadline, self._engine.now() - move.begun, None
+        self._synced(promise, rounds_left, error)
 
     def _move(self, entry: _Unsynced) -> _Move | None:
         """Log a later deadline and return it with its batch; None where it cannot be logged."""
         lease_ms = min(entry.claim.lease_ms + entry.wait_ms, LEASE_MS_MAX)
         with suppress(TenureError):  # no room, or the broker closes: then what is durable is answered
-            self._serving.check_open()
+            self._check_open()
             moved = self._shift(entry, lease_ms)
             if moved.reply:
                 now = self._engine.now()
                 entry.move, entry.due = _Move(moved.batch, moved.reply, now), now + lease_ms // 2
                 self._watch(entry.due)
-        self._serving.settle()
+        self._settle()
         return entry.move
 
     def _shift(self, entry: _Unsynced, lease_ms: int) -> Answer[int]:
-        """Log that a lease lasts ``lease_ms`` from now; the reply is its deadline, or 0 where it holds no job."""
-        engine = self._engine
+        """Log that a lease lasts ``lease_ms`` from now; the reply is its deadline, or 0 where it holds no job, or its
+        queue is behind.
+        """
+        engine, topic = self._engine, self._engine.state.topics.get(entry.claim.topic)
+        if topic is not None and not engine.state.advance(topic, engine.now()):
+            return Answer(0, 0, Level.NOW)
         return engine.carry_out(shift_deadline(engine.state, entry.claim, engine.now(), lease_ms=lease_ms))
 
     # Keeping alive
@@ -147,7 +226,7 @@ class UnsyncedClaims:
             if self._alarm.ring is not None and self._alarm.due_ms <= due:
                 return
             self._alarm.cancel()
-        self._alarm = self._serving.alarms.at(due, self._keep)
+        self._alarm = self._alarms.at(due, self._keep)
 
     def _keep(self) -> None:
         """Extend the leases that are due, and those that soon will be: few alarms for any number of leases."""
@@ -160,43 +239,3 @@ class UnsyncedClaims:
                     self._shift(entry, entry.keep_ms)
         if self._waiting:
             self._watch(min(entry.due for entry in self._waiting.values()))
-
-
-class RepeatedClaim(Pending[Grant]):
-    """A repeat of a claim that was answered before: the jobs still held of it, after the log is durable up to here."""
-
-    def __init__(self, serving: ServingLoop, answer: Answer[Grant]) -> None:
-        self._engine = serving.engine
-        self._answer = answer
-        super().__init__(serving.loop)
-
-    async def _finish(self) -> Grant:
-        answered = await self._answer
-        return keep_held(self._engine.state, answered, self._engine.now())
-
-    def _abandon(self) -> None:
-        """Keep the lease: the first caller may still hold it."""
-
-
-class SyncedClaim(Pending[Grant]):
-    """A claim that is answered after it is durable. Cancelling or dropping it gives back what it holds."""
-
-    def __init__(self, serving: ServingLoop, claims: UnsyncedClaims, answer: Answer[Grant]) -> None:
-        self._serving = serving
-        self._claims = claims
-        self._answer = answer
-        claims.join(answer.reply)
-        super().__init__(serving.loop)
-
-    async def _finish(self) -> Grant:
-        try:
-            return await self._claims.complete(await self._answer)
-        except (asyncio.CancelledError, GeneratorExit):
-            self._serving.give_back(self._answer.reply)
-            raise
-        finally:
-            self._claims.leave(self._answer.reply)
-
-    def _abandon(self) -> None:
-        self._claims.leave(self._answer.reply)
-        self._serving.give_back(self._answer.reply)

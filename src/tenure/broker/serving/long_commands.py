@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
-from tenure.broker.answer import Answer
-from tenure.broker.engine import Engine
+from tenure.broker.answer import Answer, OpenAnswer, Promise
+from tenure.broker.engine import Engine, Outcome
 from tenure.broker.serving.catch_up import CatchUp
-from tenure.broker.serving.long_work import LongWork
-from tenure.broker.serving.postponed import Postponed
 from tenure.broker.stepping import Stepping
+from tenure.contract.bounds import Bounds
 from tenure.contract.commands import Command
-from tenure.core.catching_up import CatchingUp
-from tenure.core.decide.table import DECIDES
-from tenure.core.early_conflict import EarlyConflict
+from tenure.core.decide.decision import Behind, Refused
+from tenure.core.state.topic import Topic
 from tenure.errors import TenureError
+from tenure.turns import Turns
 
 __all__ = ["LongCommands"]
 
 T = TypeVar("T")
+Run = Callable[[int], Outcome[Any]]
+"""Run a command again, as of the time at which it came."""
 
 
 class LongCommands:
@@ -34,101 +36,112 @@ class LongCommands:
         engine: Engine,
         loop: asyncio.AbstractEventLoop,
         *,
-        work: LongWork,
+        turns: Turns,
         catch_up: CatchUp,
         check_waiters: Callable[[], None],
     ) -> None:
         self._engine = engine
         self._loop = loop
-        self._work = work
+        self._turns = turns
         self._catch_up = catch_up
         self._check_waiters = check_waiters
-        self._waiting: set[Postponed[Any]] = set()
+        self._waiting: set[Promise[Any]] = set()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def refuse_all(self, error: TenureError) -> None:
         """Raise this error wherever an answer is awaited; no other step is taken."""
-        for postponed in list(self._waiting):
-            self._refuse(postponed, error)
+        for promise in list(self._waiting):
+            self._refuse(promise, error)
 
-    def step_through(self, command: Command[T]) -> Answer[T]:
+    def step_through(self, command: Command[T], bounds: Bounds | None) -> Answer[T] | OpenAnswer[T]:
         """Run a command in steps, as many in this turn as it allows; the answer comes after the last one.
 
         Raises the error of the first turn's steps; a later one is raised where the answer is awaited. What the steps
         before it did stays done.
         """
-        engine = self._engine
-        decided = DECIDES[command.__class__](engine.state, command, engine.now(), engine.reader)
-        if isinstance(decided, tuple):
-            return engine.carry_out(decided)
-        stepping: Stepping[T] = Stepping(engine, decided)
-        if self._work.run(stepping.step):
-            assert stepping.answer is not None, "the last step gives the answer"
-            return stepping.answer
-        postponed: Postponed[T] = self._postpone()
-        self._work.add(lambda: self._step(stepping, postponed))
-        return postponed.answer
+        stepping = self._engine.begin(command, bounds)
+        if isinstance(stepping, Stepping):
+            if not self._turns.run(stepping.step):
+                promise: Promise[T] = self._promise()
+                self._turns.add(partial(self._step, stepping, promise))
+                return OpenAnswer(promise, self._loop)
+            stepping = self._engine.outcome_of(stepping)
+        assert isinstance(stepping, Answer), "these let time pass by themselves"
+        return stepping
 
-    def _step(self, stepping: Stepping[T], postponed: Postponed[T]) -> bool:
+    def _step(self, stepping: Stepping[T], promise: Promise[T]) -> bool:
         """Take one step of a command that runs in steps, or none where its caller is gone."""
-        if postponed.is_abandoned or postponed not in self._waiting:
+        if not promise.is_open:
             stepping.close()
-            self._waiting.discard(postponed)
+            self._waiting.discard(promise)
             return True
         try:
-            done = stepping.step()
-            if stepping.answer is not None:
-                self._give(postponed, stepping.answer)
+            if not stepping.step():
+                return False
+            self._give(promise, self._engine.outcome_of(stepping))
         except TenureError as error:
-            self._refuse(postponed, error)
-            return True
-        return done
+            self._refuse(promise, error)
+        return True
 
-    def run_later(self, behind: CatchingUp, run: Callable[[int], Answer[T]]) -> Answer[T]:
-        """Run a command, as of now, when its topic has caught up: ``run`` gets the time that it is now.
+    def later(self, outcome: Behind | Refused, run: Run) -> OpenAnswer[Any]:
+        """Return the answer of a command that has none yet: it is ``run`` when its topic has caught up, or refused once
+        the refusal is durable.
 
-        Raises Overloaded where as many callers wait as may.
+        Raises Overloaded where as many callers wait as may, and a refusal that is durable now.
         """
-        topic = self._engine.state.find(behind.topic)
-        if topic is None:
-            raise behind
+        if isinstance(outcome, Refused):
+            durability, batch = self._engine.durability, self._engine.write()
+            if durability is None or durability.reached(batch, outcome.level):
+                raise outcome.error
+            refused: Promise[Any] = Promise()
+            self._refuse_later(refused, outcome, batch)
+            return OpenAnswer(refused, self._loop)
         self._check_waiters()
-        postponed: Postponed[T] = self._postpone()
-        self._catch_up.then(topic, lambda came_ms: self._run(postponed, run, came_ms))
-        return postponed.answer
+        promise: Promise[Any] = self._promise()
+        self._wait(promise, outcome.topic, run)
+        return OpenAnswer(promise, self._loop)
 
-    def refuse_later(self, refusal: EarlyConflict) -> Answer[Any]:
-        """Raise a refusal where its answer is awaited, after what it rests on is durable.
+    def _refuse_later(self, promise: Promise[Any], refused: Refused, batch: int) -> None:
+        """Refuse after what the refusal rests on is durable. Where that never will be, with the error of the log."""
+        durability = self._engine.durability
+        assert durability is not None
+        durability.when_reached(batch, refused.level, lambda error: promise.refuse(error or refused.error))
 
-        Where that never will be, the error of the log is raised instead. Raises the refusal where it is durable now.
-        """
-        durability, batch, conflict = self._engine.durability, self._engine.write(), refusal.conflict()
-        if durability is None or durability.reached(batch, refusal.level):
-            raise conflict from None
-        postponed: Postponed[Any] = Postponed(self._loop)
-        durability.when_reached(batch, refusal.level, lambda error: postponed.refuse(error or conflict))
-        return postponed.answer
+    def _wait(self, promise: Promise[Any], topic: Topic, run: Run) -> None:
+        self._catch_up.then(topic, partial(self._run, promise, run))
 
-    def _run(self, postponed: Postponed[T], run: Callable[[int], Answer[T]], came_ms: int) -> None:
-        if postponed.is_abandoned or postponed not in self._waiting:
-            self._waiting.discard(postponed)
+    def _run(self, promise: Promise[Any], run: Run, came_ms: int) -> None:
+        if not promise.is_open:
+            self._waiting.discard(promise)
             return
         try:
-            self._give(postponed, run(came_ms))
+            outcome = run(came_ms)
         except TenureError as error:
-            self._refuse(postponed, error)
+            self._refuse(promise, error)
+        else:
+            self._give_or_wait(promise, outcome, run)
 
-    def _postpone(self) -> Postponed[Any]:
-        postponed: Postponed[Any] = Postponed(self._loop)
-        self._waiting.add(postponed)
-        return postponed
+    def _give_or_wait(self, promise: Promise[Any], outcome: Outcome[Any], run: Run) -> None:
+        if isinstance(outcome, Behind):
+            self._wait(promise, outcome.topic, run)
+        elif isinstance(outcome, Refused):
+            self._waiting.discard(promise)
+            self._refuse_later(promise, outcome, self._engine.write())
+        else:
+            self._give(promise, outcome)
 
-    def _give(self, postponed: Postponed[T], answer: Answer[T]) -> None:
-        self._waiting.discard(postponed)
-        postponed.give(answer)
+    def _promise(self) -> Promise[Any]:
+        promise: Promise[Any] = Promise()
+        self._waiting.add(promise)
+        return promise
 
-    def _refuse(self, postponed: Postponed[Any], error: TenureError) -> None:
-        self._waiting.discard(postponed)
-        postponed.refuse(error)
+    def _give(self, promise: Promise[Any], outcome: Outcome[Any]) -> None:
+        assert isinstance(outcome, Answer), "these let time pass by themselves"
+        self._waiting.discard(promise)
+        promise.give(outcome)
+
+    def _refuse(self, promise: Promise[Any], error: TenureError) -> None:
+        self._waiting.discard(promise)
+        promise.refuse(error)

@@ -3,35 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from math import inf
 
-from tenure.broker.answer import Answer
+from tenure.broker.answer import Answer, OpenAnswer
 from tenure.broker.durability.committer import Committer
-from tenure.broker.engine import Engine, Listener
+from tenure.broker.engine import Engine
 from tenure.broker.serving.alarms import Alarms
 from tenure.broker.serving.catch_up import CatchUp
 from tenure.broker.serving.coordinator import Coordinator
 from tenure.broker.serving.durable_claims import UnsyncedClaims
 from tenure.broker.serving.forwarding import Forwarding
 from tenure.broker.serving.grace import Graces
+from tenure.broker.serving.lines import Lines
 from tenure.broker.serving.long_commands import LongCommands
-from tenure.broker.serving.long_reads import ReadWaiter
-from tenure.broker.serving.long_work import LongWork
 from tenure.broker.serving.publisher import Publisher
 from tenure.broker.serving.stream_leases import StreamLeases
 from tenure.broker.serving.streams import Subscription, WorkStream
-from tenure.broker.serving.topic_turns import Turns
+from tenure.broker.serving.topic_turns import TopicTurns
 from tenure.contract.commands import Claim
 from tenure.contract.replies import Grant
-from tenure.contract.values import check_whole
-from tenure.core.catching_up import CatchingUp
+from tenure.core.decide.decision import Decision
 from tenure.core.decide.holding import give_back, release
 from tenure.core.decide.losses import lose
-from tenure.core.level import Level
 from tenure.core.state.topic import Topic
 from tenure.errors import Closed, NotLeader, Overloaded, TenureError
+from tenure.turns import Turns
 
 __all__ = ["ServingLoop", "closing"]
 
@@ -49,34 +48,58 @@ class ServingLoop:
         self.committer.after_failure = self._on_failure
         self.committer.abandon = self._abandon
         engine.state.step_jobs_max = engine.settings.step_jobs_max
-        turn_ms_max = engine.settings.turn_ms_max
-        self.work = LongWork(loop, turn_ms_max=turn_ms_max, clock_ms=engine.clock.boot_ms, after=self.settle)
+        clock_ms = engine.clock.boot_ms
+        self.turns = Turns(loop, engine.settings.turn_ms_max, clock_ms=clock_ms, after=self.settle)
         self.coordinator = Coordinator(
             engine,
             self.alarms,
             on_time_passed=self.report_ended,
             attend_later=self.attend_later,
             may_serve=self.committer.has_grant,
-            begin_turn=self.work.begin_turn,
+            begin_turn=self.turns.begin,
         )
-        self.catch_up = CatchUp(engine, self.work)
+        self.catch_up = CatchUp(engine, self.turns)
         self.long_commands = LongCommands(
-            engine, loop, work=self.work, catch_up=self.catch_up, check_waiters=self.check_waiters
+            engine, loop, turns=self.turns, catch_up=self.catch_up, check_waiters=self.check_waiters
         )
         self.forwarding = Forwarding(
             engine,
             loop,
             committer=self.committer,
-            begin_turn=self.work.begin_turn,
+            begin_turn=self.turns.begin,
             may_serve=self._may_attend,
             after=self.settle,
         )
-        self.readings: dict[Topic, set[ReadWaiter]] = {}
-        self._durable_claims = UnsyncedClaims(self)
-        self.streams = StreamLeases(self)
+        self.claims = UnsyncedClaims(
+            engine, loop, self.alarms, give_back=self.give_back, settle=self.settle, check_open=self.check_open
+        )
         self.graces = Graces(self.alarms, now=engine.now, grace_ms=engine.settings.lost_grace_ms, lose=self.lose)
-        self._publisher = Publisher(self)
-        self._turns = Turns()
+        self.lines = Lines(
+            engine,
+            loop,
+            self.alarms,
+            coordinator=self.coordinator,
+            claims=self.claims,
+            catch_up=self.catch_up,
+            graces=self.graces,
+            check_open=self.check_open,
+            check_writable=self.check_writable,
+            check_waiters=self.check_waiters,
+            attend_later=self.attend_later,
+            settle=self.settle,
+        )
+        self.streams = StreamLeases(
+            engine,
+            self.coordinator,
+            self.graces,
+            answer=self._answer_claim,
+            may_answer=self.committer.has_grant,
+            release=self.release,
+            report_ended=self.report_ended,
+            settle=self.settle,
+        )
+        self._publisher = Publisher(engine, report_ended=self.report_ended)
+        self._topic_turns = TopicTurns()
         self._again: set[Topic] = set()
         self._is_turn_planned = False
         self.is_closed = False
@@ -102,7 +125,7 @@ class ServingLoop:
         self.is_closed = self.must_check = True
         self.graces.close()
         self.alarms.close()
-        self.work.close()
+        self.turns.close()
         lost = lost_lead(self.committer.failed)
         if lost is None and hand_to is not None:
             lost = handed_over(hand_to, epoch=self.engine.log.epoch)
@@ -140,61 +163,24 @@ class ServingLoop:
             self.when_failed()
 
     def _turn_away(self, error: Closed) -> None:
-        self.coordinator.close(error)
-        for reading in [reading for readings in self.readings.values() for reading in readings]:
-            reading.refuse(error)
+        self.lines.close(error)
         self.long_commands.refuse_all(error)
 
     def check_waiters(self) -> None:
         """Raise Overloaded where as many callers wait as may."""
         limit = self.engine.settings.waiters_max
-        if self.coordinator.waiting + len(self.long_commands) + sum(map(len, self.readings.values())) >= limit:
+        if len(self.lines) + len(self.long_commands) >= limit:
             raise Overloaded(
                 f"{limit} callers are waiting already: try again later, or raise the broker's setting waiters_max",
                 limit="waiters_max",
                 max=limit,
             )
 
-    def clamp_wait(self, wait_ms: int) -> int:
-        """Return how long a caller may wait, within the limit. Raises Invalid."""
-        return min(check_whole(wait_ms, "wait_ms"), self.engine.settings.wait_ms_max)
+    # Jobs that nobody holds any more
 
-    # Claims
-
-    def claim(self, topic: Topic, command: Claim, *, came_ms: int | None = None) -> Answer[Grant]:
-        """Run a claim before those that wait; one that waited for its topic, as of when it came. Where it dead-lettered
-        jobs, these are served in the next turn.
-        """
-        if self.must_check:
-            self.check_open()
-        dead_lettered = self.engine.totals.dead_lettered
-        answer = self.engine.run(command) if came_ms is None else self.engine.run_as_of(command, came_ms)
-        if self.engine.totals.dead_lettered > dead_lettered:
-            self.coordinator.rest(topic)
-        return answer
-
-    def claim_now(self, topic: Topic, command: Claim, *, or_wait: bool) -> Awaitable[Grant] | None:
-        """Claim without waiting; return None where nothing was ready and the caller may wait for it, or the queue is
-        behind.
-        """
-        try:
-            answer = self.claim(topic, command)
-        except CatchingUp:
-            return None
-        except Overloaded:
-            if or_wait:
-                return None
-            raise
-        if not answer.reply.jobs and or_wait:
-            return None
-        return self.answer_claim(answer)
-
-    def answer_claim(self, answer: Answer[Grant]) -> Awaitable[Grant]:
-        """Return the answer of a claim as an awaitable. A caller that goes away while it waits gives its jobs back."""
+    def _answer_claim(self, answer: Answer[Grant]) -> Answer[Grant] | OpenAnswer[Grant]:
         self.settle()
-        if answer.level == Level.SYNCED and answer.reply.lease:
-            return self._durable_claims.answer(answer)
-        return answer
+        return self.claims.answer(answer)
 
     def _abandon(self, reply: object) -> None:
         """Give back the jobs of a claim whose caller went away while it awaited its answer."""
@@ -203,27 +189,32 @@ class ServingLoop:
 
     def give_back(self, grant: Grant) -> None:
         """Give back the jobs of a grant that its caller did not get. What cannot be given back expires."""
-        if grant.lease and not self.is_closed:
-            self._let_go(lambda now_ms: self.engine.carry_out(give_back(self.engine.state, grant, now_ms)))
+        topic = self.engine.state.topics.get(grant.topic)
+        if grant.lease and topic is not None:
+            self._let_go(topic, partial(give_back, self.engine.state, grant))
 
     def release(self, topic: Topic, numbers: Sequence[int]) -> None:
         """Give back leases whose connection is gone. What cannot be given back expires."""
-        if not self.is_closed:
-            self._let_go(lambda now_ms: self.engine.carry_out(release(self.engine.state, topic, numbers, now_ms)))
+        self._let_go(topic, partial(release, self.engine.state, topic, numbers))
 
     def lose(self, topic: Topic, numbers: Sequence[int]) -> None:
         """Lose leases whose worker has been silent for its whole grace. What cannot be lost now expires."""
-        if not self.is_closed:
-            self._let_go(lambda now_ms: self.engine.carry_out(lose(self.engine.state, topic, numbers, now_ms)))
+        self._let_go(topic, partial(lose, self.engine.state, topic, numbers))
 
-    def _let_go(self, run: Callable[[int], Answer[None]]) -> None:
-        """Give jobs back, on a queue that is behind after it has caught up."""
-        with suppress(TenureError):  # no room, or the log has failed
-            try:
-                run(self.engine.now())
-            except CatchingUp as behind:
-                self.long_commands.run_later(behind, run)
+    def _let_go(self, topic: Topic, decide: Callable[[int], Decision[None]]) -> None:
+        """Give jobs of a topic back; where it is behind, after it has caught up."""
+        if self.is_closed:
+            return
+        now_ms = self.engine.now()
+        if self.engine.state.advance(topic, now_ms):
+            self._carry_out(decide, now_ms)
+        else:
+            self.catch_up.then(topic, partial(self._carry_out, decide))
         self.settle()
+
+    def _carry_out(self, decide: Callable[[int], Decision[None]], now_ms: int) -> None:
+        with suppress(TenureError):  # no room, or the log has failed
+            self.engine.carry_out(decide(now_ms))
 
     # Streams
 
@@ -247,18 +238,6 @@ class ServingLoop:
         """Follow the life of jobs, of one topic or of all."""
         return self._publisher.subscribe(topic)
 
-    def follow(self, listener: Listener) -> None:
-        """Call ``listener`` with every event from now on, before it is folded, and collect expired leases."""
-        if not self.engine.listeners:
-            self.engine.state.ended = []
-        self.engine.listeners.append(listener)
-
-    def unfollow(self, listener: Listener) -> None:
-        """Stop calling ``listener``."""
-        self.engine.listeners.remove(listener)
-        if not self.engine.listeners:
-            self.engine.state.ended = None
-
     def report_ended(self) -> None:
         """Report the leases that expired since the last call to streams and subscriptions."""
         for topic, ended in self.engine.take_ended():
@@ -277,7 +256,7 @@ class ServingLoop:
         if engine.state.ended:
             self.report_ended()
         if engine.changed_topics:
-            if self.coordinator.waiting or self.readings or engine.state.routers_from:
+            if self.coordinator.waiting or self.lines.reads_waiting or engine.state.routers_from:
                 self._attend()
             else:
                 engine.changed_topics.clear()
@@ -287,7 +266,7 @@ class ServingLoop:
 
     def _attend_if_awaited(self) -> None:
         """Serve the changed topics, where a caller or a router waits for them."""
-        if self.coordinator.waiting or self.readings or self.engine.state.routers_from:
+        if self.coordinator.waiting or self.lines.reads_waiting or self.engine.state.routers_from:
             self._attend()
         else:
             self.engine.changed_topics.clear()
@@ -341,12 +320,12 @@ class ServingLoop:
         """Queue every changed topic for its turn; among equals the one that was created first comes first."""
         engine = self.engine
         topics = sorted(engine.changed_topics, key=lambda topic: topic.id)
-        self._turns.add(topics, wall_ms=engine.now() + engine.state.wall_offset_ms)
+        self._topic_turns.add(topics, wall_ms=engine.now() + engine.state.wall_offset_ms)
         engine.changed_topics.clear()
 
     def _next_turn(self) -> list[Topic]:
-        topics = self._turns.take(self.engine.settings.turn_topics_max)
-        if self._turns:
+        topics = self._topic_turns.take(self.engine.settings.turn_topics_max)
+        if self._topic_turns:
             self._plan_turn()
         return topics
 
@@ -357,9 +336,7 @@ class ServingLoop:
         is_there = state.by_id.get(topic.id) is topic  # else another topic may have its name and its routers by now
         if is_there and topic.name in state.routers_from:
             self.forwarding.run(topic)
-        self.coordinator.serve(topic)
-        for reading in list(self.readings.get(topic, ())):
-            reading.look_again()
+        self.lines.serve(topic)
 
     def attend_later(self, topic: Topic) -> None:
         self._again.add(topic)
@@ -378,9 +355,9 @@ class ServingLoop:
         if self.is_closed:
             return
         if self.must_check and not self.committer.has_grant():
-            self.engine.changed_topics.update(self._turns.take(len(self._turns)))
+            self.engine.changed_topics.update(self._topic_turns.take(len(self._topic_turns)))
             return
-        if self._turns:
+        if self._topic_turns:
             self._queue_up()
             self._attend_first(self._next_turn())
         self.settle()

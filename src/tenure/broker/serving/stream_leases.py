@@ -7,18 +7,19 @@ is open: a broker without streams pays nothing for it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from tenure.broker.answer import Answer
+from tenure.broker.answer import Answer, OpenAnswer
+from tenure.broker.engine import Engine
+from tenure.broker.serving.coordinator import Coordinator
+from tenure.broker.serving.grace import Graces
 from tenure.broker.serving.streams import WorkStream
 from tenure.contract import replies
 from tenure.contract.commands import Claim
 from tenure.contract.names import check_node
 from tenure.core.decide.claim import check_isolation, clamp_claim
-from tenure.core.decide.holding import keep_held
 from tenure.core.decide.settle import clamp_lease
 from tenure.core.events import (
     Acked,
@@ -39,9 +40,6 @@ from tenure.core.state.ranges import count, each
 from tenure.core.state.topic import Topic
 from tenure.core.suspects import isolates
 
-if TYPE_CHECKING:
-    from tenure.broker.serving.loop import ServingLoop
-
 __all__ = ["StreamLeases"]
 
 
@@ -59,11 +57,32 @@ class _Lent:
 class StreamLeases:
     """The work streams of a broker, ``by_node``, and the stream of each lease. A stream whose reader has
     ``unread_bytes_max`` to read is given no more.
+
+    ``answer`` makes the answer of a claim that waits for its sync, ``may_answer`` says whether anything may be answered
+    before its sync, ``release`` gives leases back, and ``report_ended`` reports those that have expired by now.
     """
 
-    def __init__(self, serving: ServingLoop) -> None:
-        self._serving = serving
-        self.unread_bytes_max = serving.engine.settings.claim_bytes_max
+    def __init__(
+        self,
+        engine: Engine,
+        coordinator: Coordinator,
+        graces: Graces,
+        *,
+        answer: Callable[[Answer[replies.Grant]], Answer[replies.Grant] | OpenAnswer[replies.Grant]],
+        may_answer: Callable[[], bool],
+        release: Callable[[Topic, Sequence[int]], None],
+        report_ended: Callable[[], None],
+        settle: Callable[[], None],
+    ) -> None:
+        self._engine = engine
+        self._coordinator = coordinator
+        self._graces = graces
+        self._may_answer = may_answer
+        self._release = release
+        self._report_ended = report_ended
+        self._settle = settle
+        self.answer = answer
+        self.unread_bytes_max = engine.settings.claim_bytes_max
         self.by_node: dict[str, list[WorkStream]] = {}
         self._lent: dict[int, _Lent] = {}
 
@@ -71,11 +90,11 @@ class StreamLeases:
         """Return a new stream that is in no line yet. Raises Invalid."""
         check_node(claim.node)
         check_isolation(claim)
-        max_count = clamp_claim(claim.max_count, self._serving.engine.settings)
+        max_count = clamp_claim(claim.max_count, self._engine.settings)
         lease_ms = None if claim.lease_ms is None else clamp_lease(claim.lease_ms)
         stream = WorkStream(self, topic, replace(claim, max_count=max_count, lease_ms=lease_ms))
         if not self.by_node:
-            self._serving.follow(self._observe)
+            self._engine.follow(self._observe)
         self.by_node.setdefault(stream.node, []).append(stream)
         return stream
 
@@ -98,7 +117,7 @@ class StreamLeases:
 
     def _note_alive(self, stream: WorkStream) -> None:
         stream.note_alive()
-        self._serving.coordinator.wake(stream.topic, stream)
+        self._coordinator.wake(stream.topic, stream)
 
     # What is held
 
@@ -122,13 +141,11 @@ class StreamLeases:
                 leaves, is_sign = True, False
             case _:
                 return
-        topic = self._serving.engine.state.by_id.get(event.topic)
+        topic = self._engine.state.by_id.get(event.topic)
         if topic is None or topic.queue is None:
             return
-        self._serving.engine.state.pass_time(
-            topic, event.at_ms
-        )  # as the fold will: what runs out by then is not settled by it
-        self._serving.report_ended()
+        self._engine.state.pass_time(topic, event.at_ms)  # as the fold will: what runs out by then is not settled by it
+        self._report_ended()
         for number, job_count in self._named(topic.queue, event.runs).items():
             stream = self._lent[number].stream
             if leaves:
@@ -159,7 +176,7 @@ class StreamLeases:
             del self._lent[number]
             lent.stream.leases.discard(number)
         lent.stream.held_count -= job_count
-        self._serving.coordinator.wake(lent.stream.topic, lent.stream)
+        self._coordinator.wake(lent.stream.topic, lent.stream)
 
     # For the streams
 
@@ -171,22 +188,17 @@ class StreamLeases:
 
     def read(self, answer: Answer[replies.Grant]) -> Answer[replies.Grant] | None:
         """Return the jobs that are still held of a claim which may have waited for its reader; None for none."""
-        engine = self._serving.engine
-        claim = keep_held(engine.state, answer.reply, engine.now())
-        self._serving.report_ended()
-        level = answer.level if self._serving.committer.has_grant() else Level.SYNCED
+        claim = self._engine.still_held(answer.reply)
+        self._report_ended()
+        level = answer.level if self._may_answer() else Level.SYNCED
         if claim is answer.reply and level == answer.level:
             return answer
         return Answer(claim, answer.batch, level, answer.durability) if claim.jobs else None
 
-    def answer(self, answer: Answer[replies.Grant]) -> Awaitable[replies.Grant]:
-        """Return an awaitable of the claim, which resolves when it may be handed out."""
-        return self._serving.answer_claim(answer)
-
     def wake(self, stream: WorkStream) -> None:
         """Look at a stream again, which may want jobs."""
-        self._serving.coordinator.wake(stream.topic, stream)
-        self._serving.settle()
+        self._coordinator.wake(stream.topic, stream)
+        self._settle()
 
     def end(self, stream: WorkStream, unread: list[int], *, is_cut: bool) -> None:
         """Remove a stream that has ended; give back the leases that were not read of it, and where it was cut, also the
@@ -201,18 +213,18 @@ class StreamLeases:
         if not streams:
             del self.by_node[stream.node]
         if not self.by_node:
-            self._serving.unfollow(self._observe)
-        self._serving.coordinator.remove(stream.topic, stream)
-        self._serving.release(stream.topic, unread)
+            self._engine.unfollow(self._observe)
+        self._coordinator.remove(stream.topic, stream)
+        self._release(stream.topic, unread)
         if is_cut:
             self._let_go(stream, sorted(set(mine).difference(unread)))
 
     def _let_go(self, stream: WorkStream, read: list[int]) -> None:
         """Give back leases that were read of a stream that was cut, or let their grace begin where they isolate."""
-        if isolates(self._serving.engine.state, stream.claim):
-            self._serving.graces.begin(stream.topic, stream.node, read)
+        if isolates(self._engine.state, stream.claim):
+            self._graces.begin(stream.topic, stream.node, read)
         else:
-            self._serving.release(stream.topic, read)
+            self._release(stream.topic, read)
 
 
 def _pairs(runs: list[int]) -> Iterable[tuple[int, int]]:

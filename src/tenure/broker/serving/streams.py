@@ -4,19 +4,39 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Protocol
 
-from tenure.broker.answer import Answer
+from tenure.broker.answer import Answer, OpenAnswer
 from tenure.contract.commands import Claim
 from tenure.contract.replies import Grant, Lifecycle
 from tenure.core.state.topic import Topic
 from tenure.errors import Overloaded, TenureError
 
-if TYPE_CHECKING:
-    from tenure.broker.serving.stream_leases import StreamLeases
+__all__ = ["Book", "Subscription", "WorkStream"]
 
-__all__ = ["Subscription", "WorkStream"]
+
+class Book(Protocol):
+    """The book of what streams hold, as a stream sees it."""
+
+    @property
+    def unread_bytes_max(self) -> int:
+        """How much one reader may have to read before it is given no more."""
+
+    def lend(self, stream: WorkStream, number: int, job_count: int, *, signs_count: int) -> None:
+        """Record that a stream is given a lease."""
+
+    def read(self, answer: Answer[Grant]) -> Answer[Grant] | None:
+        """Return the jobs that are still held of a claim which may have waited for its reader; None for none."""
+
+    def answer(self, answer: Answer[Grant]) -> Answer[Grant] | OpenAnswer[Grant]:
+        """Return the answer that resolves when a claim may be handed out."""
+
+    def wake(self, stream: WorkStream) -> None:
+        """Look at a stream again, which may want jobs."""
+
+    def end(self, stream: WorkStream, unread: list[int], *, is_cut: bool) -> None:
+        """Remove a stream that has ended."""
 
 
 class WorkStream:
@@ -49,7 +69,7 @@ class WorkStream:
     [1, 2]
     """
 
-    def __init__(self, book: StreamLeases, topic: Topic, claim: Claim) -> None:
+    def __init__(self, book: Book, topic: Topic, claim: Claim) -> None:
         self.topic = topic
         self.claim = claim
         self.node = claim.node
@@ -75,7 +95,7 @@ class WorkStream:
             return 0
         return max(0, self.max_count - self.held_count)
 
-    def give(self, answer: Answer[Grant]) -> bool:
+    def hand(self, answer: Answer[Grant]) -> None:
         """Queue a claim for the reader."""
         claim = answer.reply
         self._book.lend(self, claim.lease, len(claim.jobs), signs_count=self._signs_count)
@@ -83,7 +103,6 @@ class WorkStream:
             self._queued_bytes += _bytes_of(claim)
         self._given.append(answer)
         self.on_arrival()
-        return False
 
     def refuse(self, error: TenureError) -> None:
         """End with this error: the queue is gone."""
@@ -126,8 +145,8 @@ class WorkStream:
             await arrival.wait()
             arrival.clear()
 
-    def take(self) -> Awaitable[Grant] | None:
-        """Return the next claim, as an awaitable that resolves when it may be handed out; None where there is none now.
+    def take(self) -> Answer[Grant] | OpenAnswer[Grant] | None:
+        """Return the next claim, as an answer that is done when it may be handed out; None where there is none now.
 
         Raises the error that the stream ended with.
         """

@@ -16,7 +16,7 @@ from typing import Final
 from tenure.core.priority import effective_priority
 from tenure.core.state.topic import Topic
 
-__all__ = ["Turns"]
+__all__ = ["TopicTurns"]
 
 _BY_AGE: Final = 4
 """Of so many places one goes by age."""
@@ -26,7 +26,7 @@ _Place = tuple[int, int, Topic]
 """A topic's priority below zero, its number, and the topic itself."""
 
 
-class Turns:
+class TopicTurns:
     """Topics that wait for their turn. ``numbers`` has the place of each; an entry with another number is stale."""
 
     def __init__(self) -> None:

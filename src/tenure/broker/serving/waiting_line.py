@@ -11,7 +11,7 @@ from tenure.contract.commands import Claim
 from tenure.contract.replies import Grant
 from tenure.errors import TenureError
 
-__all__ = ["Line", "Lines", "Taker", "divide"]
+__all__ = ["Line", "QueueLines", "Taker", "divide"]
 
 
 class Taker(Protocol):
@@ -22,8 +22,8 @@ class Taker(Protocol):
     def wants(self) -> int:
         """Return how many jobs it would take now; 0 while it is full. When that changes, call the line's `wake`."""
 
-    def give(self, answer: Answer[Grant]) -> bool:
-        """Hand over a claim; return True if the taker wants no other one."""
+    def hand(self, answer: Answer[Grant]) -> None:
+        """Hand over a claim; a taker that wants no other one leaves the line."""
 
     def announce(self, suspects: int) -> None:
         """Note that so many suspects wait on the queue, and nobody asks for them."""
@@ -64,6 +64,11 @@ class Line:
     def __iter__(self) -> Iterator[Taker]:
         yield from self._hungry
         yield from self._full
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody is in line."""
+        return not (self._hungry or self._full)
 
     @property
     def is_hungry(self) -> bool:
@@ -140,7 +145,7 @@ class Line:
         return found
 
 
-class Lines:
+class QueueLines:
     """The waiting lines of one queue: the takers that ask for ``suspects``, and all others, the ``ordinary`` ones.
 
     ``asking`` has both by the ``suspects`` of a claim. It is looked at several times for each job, so it is no call.
@@ -155,6 +160,11 @@ class Lines:
     def is_hungry(self) -> bool:
         """Whether a taker may want jobs."""
         return self.ordinary.is_hungry or self.suspects.is_hungry
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody is in line."""
+        return self.ordinary.is_empty and self.suspects.is_empty
 
     def __len__(self) -> int:
         return len(self.ordinary) + len(self.suspects)

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import msgspec
 
+from tenure.contract.bounds import UNBOUND, Bounds
 from tenure.contract.commands import Append
 from tenure.contract.config import DEFAULTS, TopicConfig
 from tenure.contract.names import check_client_id, check_key, check_topic_name
 from tenure.contract.replies import Produced
 from tenure.contract.values import check_flag
-from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
-from tenure.core.decide.evict import evict_over_cap, evict_over_ttl, evict_whole_ttl
+from tenure.core.decide.decision import Behind, Decided, Decision, ForgetKeys, Payloads, Refused, Steps
+from tenure.core.decide.evict import evict_over_cap, evict_over_ttl
 from tenure.core.decide.intake import Batch, admit, build_extra
 from tenure.core.decide.limits import (
     check_broker_room,
     check_made_by_use,
     check_replicated,
-    check_share,
     check_topic_room,
     read_config,
 )
-from tenure.core.early_conflict import EarlyConflict
 from tenure.core.events import Appended, AppendExtra, Event, TopicPut
 from tenure.core.level import LEVELS, Level
 from tenure.core.state.client_marks import MARK_IDLE_MS, MARK_KEPT_MS
@@ -32,22 +31,47 @@ from tenure.errors import Conflict, Invalid, NotFound, Overloaded
 __all__ = ["append"]
 
 
-def append(state: State, command: Append, now_ms: int, payloads: Payloads) -> Decided[Produced]:
+def append(
+    state: State, command: Append, now_ms: int, payloads: Payloads, bounds: Bounds = UNBOUND
+) -> Decided[Produced]:
     """Append records to a topic, creating it where that is allowed.
 
     Raises Invalid, NotFound, Conflict, Overloaded.
     """
-    name, records, share = command.topic, command.records, command.share
-    topic = state.find(name)
-    if share is not None:
-        check_share(share)
+    name, records = command.topic, command.records
+    topic = state.topics.get(name) if name.__class__ is str else None
     if topic is not None and records.__class__ is list and len(records) == 1 and records[0].__class__ is bytes:
         plain = _append_one(state, topic, command, records[0], now_ms)
         if plain is not None:
             return plain
+    if command.idempotency_key is not None and state.idempotency_keys >= state.settings.idempotency_keys_max:
+        return _append_with_room(state, topic, command, now_ms, payloads, bounds)
+    return _append_batch(state, topic, command, now_ms, payloads, bounds)
+
+
+def _append_with_room(
+    state: State, topic: Topic | None, command: Append, now_ms: int, payloads: Payloads, bounds: Bounds
+) -> Steps[tuple[Produced, int] | Behind | Refused]:
+    """Append with a key, after keys whose time has passed have made room for it."""
+    yield ForgetKeys()
+    decided = _append_batch(state, topic, command, now_ms, payloads, bounds)
+    if isinstance(decided, Refused):
+        return decided
+    if not isinstance(decided, tuple):
+        return (yield from decided)
+    events, reply, level = decided
+    if events is not None:
+        yield events if isinstance(events, list) else [events]
+    return reply, level
+
+
+def _append_batch(
+    state: State, topic: Topic | None, command: Append, now_ms: int, payloads: Payloads, bounds: Bounds
+) -> Decided[Produced]:
+    name, records, share = command.topic, command.records, bounds.share
     batch = admit(records, state.settings, node=command.node)
     if topic is None:
-        config, topic_id, first_seq = _config_for_new(state, command), state.next_topic_id, 1
+        config, topic_id, first_seq = _config_for_new(state, command, bounds), state.next_topic_id, 1
     else:
         config, topic_id, first_seq = topic.config, topic.id, topic.head_seq + 1
     check_replicated(state, config)
@@ -107,11 +131,12 @@ def _within_caps(
     *,
     now_ms: int,
     payloads: Payloads,
-) -> Steps[tuple[Produced, int]]:
+) -> Steps[tuple[Produced, int] | Behind]:
     """Append to a topic with caps or a TTL: refuse what does not fit, or evict the excess afterwards."""
     if config.discard == "reject":
-        if topic is not None:  # else expired records would take the place of new ones
-            yield from evict_whole_ttl(state, topic, now_ms, payloads)
+        # Expired records must not take the place of new ones.
+        if topic is not None and not (yield from evict_over_ttl(state, topic, now_ms, payloads)):
+            return Behind(topic)
         check_topic_room(topic, config, records=event.count, size=len(event.blobs))
     yield events if isinstance(events, list) else [events]
     grown = state.by_id[event.topic]
@@ -120,24 +145,24 @@ def _within_caps(
     return reply, LEVELS[config.durability]
 
 
-def _config_for_new(state: State, command: Append) -> TopicConfig:
+def _config_for_new(state: State, command: Append, bounds: Bounds) -> TopicConfig:
     name = check_topic_name(command.topic)
     if not check_flag(command.create, "create"):
         raise NotFound(f"no topic {name!r} and create is false: create it first", code="topic_not_found", topic=name)
     config = DEFAULTS if command.config is None else read_config(state, command.config, topic=name)
     if not config.auto_create:
         raise NotFound(f"no topic {name!r} and auto_create is false: put it first", code="topic_not_found", topic=name)
-    check_made_by_use(state, name, share=command.share)
+    check_made_by_use(state, name, share=bounds.share)
     return config
 
 
 def _find_repeat(
     state: State, topic: Topic | None, batch: Batch, command: Append, now_ms: int
-) -> Decision[Produced] | None:
+) -> Decision[Produced] | Refused | None:
     """Return the reply to an append that was made before, or None.
 
-    Raises Conflict where a key was used for another payload, or a client_seq is not above the mark; EarlyConflict where
-    that use is not durable yet.
+    Raises Conflict where a key was used for another payload, or a client_seq is not above the mark; that is Refused
+    while the records of that use are not durable.
     """
     bytes_max = state.settings.key_bytes_max
     if command.idempotency_key is not None:
@@ -153,16 +178,18 @@ def _find_repeat(
     if command.idempotency_key is not None and (known := _by_key(topic, batch, command.idempotency_key, now_ms)):
         return known
     if command.client_id is not None and command.client_seq is not None:
-        _check_mark(topic, command.client_id, command.client_seq, now_ms)
+        refused = _check_mark(topic, command.client_id, command.client_seq, now_ms)
+        if refused is not None:
+            return refused
     return _by_unique(topic, batch)
 
 
-def _by_key(topic: Topic, batch: Batch, key: str, now_ms: int) -> Decision[Produced] | None:
+def _by_key(topic: Topic, batch: Batch, key: str, now_ms: int) -> Decision[Produced] | Refused | None:
     entry = topic.keys.get(digest_key(key), now_ms) if topic.keys is not None else None
     if entry is None:
         return None
     if entry.payload_digest != digest_payload(batch.packed.blobs, batch.packed.ends):
-        raise _used(
+        return _used(
             topic,
             entry.first_seq + entry.count - 1,
             "this idempotency key was used for another payload: use a new key for new records",
@@ -171,12 +198,12 @@ def _by_key(topic: Topic, batch: Batch, key: str, now_ms: int) -> Decision[Produ
     return _repeat(topic, entry.first_seq, entry.count)
 
 
-def _check_mark(topic: Topic, client_id: str, client_seq: int, now_ms: int) -> None:
+def _check_mark(topic: Topic, client_id: str, client_seq: int, now_ms: int) -> Refused | None:
     mark = topic.marks.get(client_id) if topic.marks is not None else None
     if mark is None or client_seq > mark.last_client_seq or mark.at_ms < now_ms - MARK_IDLE_MS:
-        return
+        return None
     seqs = {"first_seq": mark.first_seq, "last_seq": mark.last_seq} if client_seq == mark.last_client_seq else {}
-    raise _used(
+    return _used(
         topic,
         mark.last_seq,
         f"client_seq {client_seq} is not above {mark.last_client_seq}: it was appended before",
@@ -185,12 +212,12 @@ def _check_mark(topic: Topic, client_id: str, client_seq: int, now_ms: int) -> N
     )
 
 
-def _used(topic: Topic, upto_seq: int, message: str, **detail: int) -> Conflict:
-    """Return the refusal of a key or mark that the records up to a seq have used."""
-    level = _level_of(topic, upto_seq)
+def _used(topic: Topic, upto_seq: int, message: str, **detail: int) -> Refused:
+    """Return the refusal of a key or mark that the records up to a seq have used; raise it where these are durable."""
+    level, error = _level_of(topic, upto_seq), Conflict(message, code="idempotency_conflict", **detail)
     if level == Level.NOW:
-        return Conflict(message, code="idempotency_conflict", **detail)
-    return EarlyConflict(message, level=level, code="idempotency_conflict", **detail)
+        raise error
+    return Refused(error, level)
 
 
 def _by_unique(topic: Topic, batch: Batch) -> Decision[Produced] | None:
@@ -258,7 +285,7 @@ def _build_extra(
     key = client = displaced = None
     if command.idempotency_key is not None:
         limit = state.settings.idempotency_keys_max
-        if state.idempotency_keys >= limit and state.expire_keys(now_ms) >= limit:
+        if state.idempotency_keys >= limit:
             raise Overloaded("too many idempotency keys are remembered", limit="idempotency_keys_max", max=limit)
         payload = digest_payload(batch.packed.blobs, batch.packed.ends)
         window_ms = min(config.idempotency_window_ms, state.settings.idempotency_window_ms_max)

@@ -8,24 +8,17 @@ from tenure.core.level import Level
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 
-__all__ = ["catch_up", "until_present"]
+__all__ = ["catch_up"]
 
 
 def catch_up(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> Steps[tuple[bool, int]]:
-    """Take one step: end leases and delays, evict what is over the TTL, or what is over a cap.
+    """Evict what is over the TTL or a cap, as much as one step does, on a topic on which time has passed up to now.
 
     The reply is whether nothing is left of it.
     """
     done = state.by_id.get(topic.id) is not topic or (
-        state.step_time(topic, now_ms)
+        not topic.is_due(now_ms)
         and (yield from evict_over_ttl(state, topic, now_ms, payloads))
         and (yield from evict_over_cap(state, topic, now_ms, payloads))
     )
     return done, Level.NOW
-
-
-def until_present(state: State, topic: Topic, now_ms: int) -> Steps[int]:
-    """Let all of a topic's past end, in as many steps as that takes; returns the time that it is then."""
-    while not state.advance(topic, now_ms):
-        now_ms = yield []
-    return now_ms

@@ -12,8 +12,8 @@ from tenure.contract.records import Stored
 from tenure.contract.replies import Grant
 from tenure.contract.values import check_flag, check_whole
 from tenure.core.decide.dead_letters import dead_letter, park_events, worn_reason
-from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
-from tenure.core.decide.evict import evict_whole_ttl
+from tenure.core.decide.decision import Behind, Decided, Decision, Payloads, Steps
+from tenure.core.decide.evict import evict_over_ttl
 from tenure.core.decide.settle import clamp_lease
 from tenure.core.events import Acked, Claimed, ClaimedIsolated, Event
 from tenure.core.level import LEVELS, Level, lease_level
@@ -44,8 +44,6 @@ def claim(state: State, command: Claim, now_ms: int, payloads: Payloads) -> Deci
     if max_count.__class__ is not int or max_count != 1:
         max_count = clamp_claim(max_count, state.settings)
     lease_ms = topic.config.lease_ms if command.lease_ms is None else clamp_lease(command.lease_ms)
-    if now_ms >= queue.next_change_ms:
-        state.catch_up(topic, now_ms)
     if command.claim_id is not None:
         check_key(command.claim_id, field="claim_id", bytes_max=state.settings.key_bytes_max)
         number = queue.claims.get(command.claim_id)
@@ -162,9 +160,10 @@ def _in_steps(
     *,
     max_count: int,
     lease_ms: int,
-) -> Steps[tuple[Grant, int]]:
+) -> Steps[tuple[Grant, int] | Behind]:
     """Claim where records may have to leave the queue first: by age, by too many deliveries, or by damage."""
-    yield from evict_whole_ttl(state, topic, now_ms, payloads)
+    if not (yield from evict_over_ttl(state, topic, now_ms, payloads)):
+        return Behind(topic)
     runs, jobs, buried_level = yield from _take(state, topic, queue, command, max_count, now_ms, payloads)
     if not runs:
         return _empty(state, topic, queue, command), buried_level

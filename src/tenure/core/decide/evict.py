@@ -10,8 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from contextlib import suppress
 
-from tenure.core.catching_up import CatchingUp
-from tenure.core.decide.decision import Payloads, Steps
+from tenure.core.decide.decision import Payloads, Steps, present
 from tenure.core.events import Evicted
 from tenure.core.state.queue import NEVER
 from tenure.core.state.ranges import first_absent, to_runs
@@ -19,7 +18,7 @@ from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 from tenure.errors import TenureError
 
-__all__ = ["evict_over_cap", "evict_over_ttl", "evict_whole_ttl", "expired_before"]
+__all__ = ["evict_over_cap", "evict_over_ttl", "expired_before"]
 
 _WINDOW = 256
 
@@ -33,7 +32,7 @@ def evict_over_cap(state: State, topic: Topic, now_ms: int, payloads: Payloads) 
     if config.discard != "old" or not (config.cap_records or config.cap_bytes):
         return True
     with suppress(TenureError):
-        if not state.advance(topic, now_ms):  # a lease that has run out protects nothing
+        if not (yield from present(topic, now_ms)):  # a lease that has run out protects nothing
             return False
         records = max(topic.count - config.cap_records, 0) if config.cap_records else 0
         size = max(topic.bytes - config.cap_bytes, 0) if config.cap_bytes else 0
@@ -54,12 +53,6 @@ def _is_over_cap(topic: Topic) -> bool:
     return 0 < config.cap_records < topic.count or 0 < config.cap_bytes < topic.bytes
 
 
-def evict_whole_ttl(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> Steps[None]:
-    """Evict the free records older than the topic's TTL. Raises CatchingUp where one step does not evict them all."""
-    if not (yield from evict_over_ttl(state, topic, now_ms, payloads)):
-        raise CatchingUp(topic.name)
-
-
 def evict_over_ttl(state: State, topic: Topic, now_ms: int, payloads: Payloads) -> Steps[bool]:
     """Evict free records older than the topic's TTL, as many as one step does.
 
@@ -68,7 +61,7 @@ def evict_over_ttl(state: State, topic: Topic, now_ms: int, payloads: Payloads) 
     if not topic.config.ttl_ms or not topic.count:
         return True
     with suppress(TenureError):
-        if not state.advance(topic, now_ms):
+        if not (yield from present(topic, now_ms)):
             return False
         end = expired_before(topic, now_ms)
         if topic.evict_from >= end:

@@ -19,11 +19,10 @@ __all__ = ["give_back", "keep_held", "release", "shift_deadline"]
 
 
 def release(state: State, topic: Topic, numbers: Sequence[int], now_ms: int) -> Decision[None]:
-    """Give back everything still held under these leases: their connection is gone."""
+    """Give back everything still held under these leases: their connection is gone. Time has passed on the topic."""
     queue = topic.queue
     if queue is None or state.by_id.get(topic.id) is not topic:
         return None, None, Level.NOW
-    state.catch_up(topic, now_ms)
     events: list[Event] = []
     for number in dict.fromkeys(numbers):
         lease = queue.lease(number)
@@ -48,13 +47,13 @@ def give_back(state: State, grant: Grant, now_ms: int) -> Decision[None]:
 def keep_held(state: State, grant: Grant, now_ms: int) -> Grant:
     """Return the claim with the jobs still held under its lease; empty and without a lease where none is.
 
-    A queue may have more expired leases than one step ends: a job whose deadline has passed is not held any more.
+    Time has passed on the queue, as far as a step goes: a job whose deadline has passed is not held any more, though
+    its lease may not have ended yet.
     """
     found = _queue_of(state, grant)
     held: set[int] = set()
     if found is not None:
-        topic, queue = found
-        state.advance(topic, now_ms)
+        _, queue = found
         row = queue.leases.row_of(grant.lease)
         if row is not None:
             held = {seq for seq, deadline_ms in queue.deadlines_of(row) if deadline_ms >= now_ms}
@@ -66,13 +65,12 @@ def keep_held(state: State, grant: Grant, now_ms: int) -> Grant:
 
 def shift_deadline(state: State, grant: Grant, now_ms: int, *, lease_ms: int) -> Decision[int]:
     """Extend a lease whose claim waits for its sync to ``lease_ms`` from now; the reply is the new deadline in log
-    time, or 0 where nothing is held any more.
+    time, or 0 where nothing is held any more. Time has passed on the queue.
     """
     found = _queue_of(state, grant)
     if found is None:
         return None, 0, Level.NOW
     topic, queue = found
-    state.catch_up(topic, now_ms)
     held = queue.held(grant.lease)
     if not held:
         return None, 0, Level.NOW

@@ -37,7 +37,6 @@ def list_jobs(state: State, command: ListJobs, now_ms: int, payloads: Payloads) 
     if command.state not in _STATES:
         raise Invalid(f"state must be one of {', '.join(_STATES)}")
     limit, after = clamp_limit(command.limit, state.settings), after_number(command.cursor)
-    state.advance(topic, now_ms)
     seqs, reached = _in_state(topic, queue, command.state, after, limit)
     offset_ms = state.wall_offset_ms
     dues_ms = queue.delays.due_times_ms(set(seqs), offset_ms) if command.state == "delayed" else {}
@@ -105,7 +104,6 @@ def get_job(state: State, command: GetJob, now_ms: int, payloads: Payloads) -> D
     """Return one job: its record, its state, and its deliveries that ended without an ack."""
     topic, queue = state.queue(command.topic)
     seq = check_whole(command.seq, "seq")
-    state.advance(topic, now_ms)
     if topic.is_dead(seq) or seq > topic.visible_seq:
         raise NotFound(f"no job {describe_value(seq)} in {topic.name!r}: it was never there, or it is done", seq=seq)
     offset_ms, standing = state.wall_offset_ms, state_of(queue, seq)
@@ -140,9 +138,8 @@ def state_of(queue: Queue, seq: int) -> str:
 
 def list_leases(state: State, command: ListLeases, now_ms: int, payloads: Payloads) -> Decision[Page[LeaseRow]]:
     """List live leases by number: node, jobs, start, and the earliest deadline of their jobs."""
-    topic, queue = state.queue(command.topic)
+    _, queue = state.queue(command.topic)
     limit, after = clamp_limit(command.limit, state.settings), after_number(command.cursor)
-    state.advance(topic, now_ms)
     numbers, offset_ms = queue.leases.numbers_after(after, limit + 1), state.wall_offset_ms
     items = [
         LeaseRow(

@@ -7,30 +7,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tenure.contract.config import TopicConfig, clamp_durations, parse_config, patch_config
-from tenure.contract.names import check_topic_name, describe_value
+from tenure.contract.names import check_topic_name
 from tenure.contract.share import Share
 from tenure.core.priority import share_of
 from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
-from tenure.errors import Conflict, Invalid, NotFound, Overloaded
+from tenure.errors import Conflict, NotFound, Overloaded
 
 __all__ = [
     "check_broker_room",
     "check_made_by_use",
     "check_new_topic",
     "check_not_retired",
-    "check_share",
     "check_topic_room",
     "read_config",
     "read_patch",
     "room_for",
 ]
-
-
-def check_share(share: object) -> None:
-    """Raise Invalid for what is neither a share nor None."""
-    if share is not None and not isinstance(share, Share):
-        raise Invalid(f"share must be a Share or None; got {describe_value(share)}")
 
 
 def read_config(

@@ -10,8 +10,7 @@ from tenure.contract.commands import Begin, EndNode, Return
 from tenure.contract.names import check_node, check_reason
 from tenure.contract.records import parse_lease_id
 from tenure.contract.values import SEQ_MAX, check_seqs, check_whole, check_within
-from tenure.core.decide.catch_up import until_present
-from tenure.core.decide.decision import Decision, Payloads, Steps
+from tenure.core.decide.decision import Behind, Decision, Payloads, Steps, present, until_present
 from tenure.core.decide.settle import check_and_select, settled_reply
 from tenure.core.events import Begun, Event, Lost, Returned
 from tenure.core.feature_off import feature_off
@@ -34,7 +33,7 @@ def return_jobs(state: State, command: Return, now_ms: int, payloads: Payloads) 
         check_reason(command.reason, bytes_max=state.settings.reason_bytes_max)
     _check_feature(state)
     topic, queue = state.queue(command.topic)
-    held, skipped = check_and_select(state, topic, queue, command, now_ms)
+    held, skipped = check_and_select(state, topic, queue, command)
     if not held:
         return None, settled_reply(topic, queue, 0, skipped), Level.NOW
     runs, due_ms = to_runs(sorted(set(held))), now_ms + min(command.delay_ms, state.settings.delay_ms_max)
@@ -44,7 +43,9 @@ def return_jobs(state: State, command: Return, now_ms: int, payloads: Payloads) 
     return event, settled_reply(topic, queue, done, skipped, back), lease_level(topic.config)
 
 
-def begin(state: State, command: Begin, now_ms: int, payloads: Payloads) -> Decision[replies.BegunJob]:
+def begin(
+    state: State, command: Begin, now_ms: int, payloads: Payloads
+) -> Steps[tuple[replies.BegunJob, int] | Behind]:
     """Begin a job, so that a loss of its worker is a try of this job. A repeat changes nothing.
 
     Raises LeaseLost where the caller does not hold it under that lease, Conflict (``busy``) while the group has another
@@ -55,7 +56,6 @@ def begin(state: State, command: Begin, now_ms: int, payloads: Payloads) -> Deci
     seq, number = check_within(command.seq, "seq", least=0, most=SEQ_MAX), parse_lease_id(command.lease_id)
     _check_feature(state)
     topic, queue = state.queue(command.topic)
-    state.catch_up(topic, now_ms)
     row = queue.in_flight.get(seq)
     if row is None or queue.leases.number(row) != number or queue.leases.node(row) != command.node:
         raise LeaseLost(f"job {seq} is not held under that lease: do not run it", seq=seq)
@@ -64,10 +64,14 @@ def begin(state: State, command: Begin, now_ms: int, payloads: Payloads) -> Deci
         raise Conflict(f"job {seq} was claimed without isolate: run it without a begin", code="not_isolated", seq=seq)
     reply = replies.BegunJob(topic.name, seq)
     if seq in queue.suspects.begun:
-        return None, reply, Level.WRITTEN
+        return reply, Level.WRITTEN
+    for other, _ in _with_begun(state):
+        if not (yield from present(other, now_ms)):
+            return Behind(other)
     events = _end_trials(state, group, now_ms)
     events.append(Begun(now_ms, topic.id, [seq, 1], command.node, _retry_ms(state, queue, seq)))
-    return events, reply, Level.WRITTEN
+    yield events
+    return reply, Level.WRITTEN
 
 
 def _end_trials(state: State, group: str, now_ms: int) -> list[Event]:
@@ -77,7 +81,6 @@ def _end_trials(state: State, group: str, now_ms: int) -> list[Event]:
     """
     events: list[Event] = []
     for topic, queue in _with_begun(state):
-        state.catch_up(topic, now_ms)
         for seq, (at_ms, _) in queue.suspects.begun.items():
             if queue.leases.group(queue.in_flight[seq]) != group:
                 continue
@@ -116,7 +119,7 @@ def end_node(state: State, command: EndNode, now_ms: int, payloads: Payloads) ->
     _check_feature(state)
     topic, queue = state.queue(command.topic)
     begun, lost, returned = set(command.seqs), 0, 0
-    now_ms = yield from until_present(state, topic, now_ms)
+    now_ms = yield from until_present(topic, now_ms=now_ms)
     for number in queue.leases.isolated_of(command.node):
         if state.by_id.get(topic.id) is not topic:
             break
@@ -130,16 +133,18 @@ def end_node(state: State, command: EndNode, now_ms: int, payloads: Payloads) ->
             events.append(Returned(now_ms, topic.id, to_runs(rest), command.node, now_ms))
         lost, returned = lost + len(mine), returned + len(rest)
         now_ms = yield events
-        now_ms = yield from until_present(state, topic, now_ms)
+        now_ms = yield from until_present(topic, now_ms=now_ms)
     return replies.EndedNode(topic.name, lost, returned), lease_level(topic.config) if lost + returned else Level.NOW
 
 
 def lose(state: State, topic: Topic, numbers: Sequence[int], now_ms: int) -> Decision[None]:
-    """Lose everything still held under these leases: their worker fell silent, and nobody says what it had begun."""
+    """Lose everything still held under these leases: their worker fell silent, and nobody says what it had begun.
+
+    Time has passed on the topic.
+    """
     queue = topic.queue
     if queue is None or state.by_id.get(topic.id) is not topic:
         return None, None, Level.NOW
-    state.catch_up(topic, now_ms)
     events: list[Event] = []
     for number in dict.fromkeys(numbers):
         lease = queue.lease(number)

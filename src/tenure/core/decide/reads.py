@@ -9,8 +9,7 @@ from tenure.contract.names import check_node, describe_value
 from tenure.contract.records import Stored
 from tenure.contract.replies import DeletedRecords, Difference, Tombstone
 from tenure.contract.values import check_seqs, check_whole
-from tenure.core.decide.catch_up import until_present
-from tenure.core.decide.decision import Decided, Payloads, Steps
+from tenure.core.decide.decision import Decided, Payloads, Steps, until_present
 from tenure.core.decide.evict import evict_over_ttl, expired_before
 from tenure.core.events import Deleted
 from tenure.core.level import LEVELS, Level
@@ -165,7 +164,7 @@ def _delete(
 ) -> Steps[tuple[DeletedRecords, int]]:
     deleted = 0
     for seqs in chosen:
-        now_ms = yield from until_present(state, topic, now_ms)
+        now_ms = yield from until_present(topic, now_ms=now_ms)
         if state.by_id.get(topic.id) is not topic:
             break  # it was deleted between two steps, and the others with it
         runs = to_runs(seq for seq in seqs if not topic.is_dead(seq))

@@ -9,14 +9,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tenure.contract import provenance, replies
-from tenure.contract.commands import Reaches, Redrive
+from tenure.contract.bounds import UNBOUND, Bounds
+from tenure.contract.commands import Redrive
 from tenure.contract.dead_letters import Selection
 from tenure.contract.names import check_reason, describe_value
 from tenure.contract.provenance import Provenance
 from tenure.contract.records import Record, Stored
-from tenure.contract.values import check_flag, check_reaches, check_seqs, check_whole
-from tenure.core.decide.catch_up import until_present
-from tenure.core.decide.decision import Decided, Payloads, Steps, append_copies
+from tenure.contract.values import check_flag, check_seqs, check_whole
+from tenure.core.decide.decision import Decided, Payloads, Steps, append_copies, until_present
 from tenure.core.decide.evict import evict_over_cap
 from tenure.core.decide.limits import check_topic_room
 from tenure.core.events import Appended, AppendExtra, Event, Redriven
@@ -34,7 +34,9 @@ _WINDOW = 256
 _LOW: Final = (1 << 64) - 1
 
 
-def redrive(state: State, command: Redrive, now_ms: int, payloads: Payloads) -> Decided[replies.Redriven]:
+def redrive(
+    state: State, command: Redrive, now_ms: int, payloads: Payloads, bounds: Bounds = UNBOUND
+) -> Decided[replies.Redriven]:
     """Put dead letters back to work: parked jobs of a queue in place, records of a dead-letter topic where they came
     from, in steps.
 
@@ -48,7 +50,7 @@ def redrive(state: State, command: Redrive, now_ms: int, payloads: Payloads) -> 
     parked one becomes claimable and the copy is removed, in one batch. With another ``to`` the copy alone moves.
     """
     topic = state.topic(command.topic)
-    wanted = _parse_wanted(command, state.settings)
+    wanted = _parse_wanted(command, bounds, state.settings)
     if command.to is not None:
         state.topic(command.to)
         if command.to == command.topic:
@@ -62,18 +64,17 @@ class _Wanted(NamedTuple):
     """The dead letters that a redrive is about, how many at most, and whether their delivery counts are reset."""
 
     letters: Selection
-    reaches: Reaches | None
+    bounds: Bounds
     limit: int
     reset: bool
     dry: bool
 
 
-def _parse_wanted(command: Redrive, settings: Settings) -> _Wanted:
+def _parse_wanted(command: Redrive, bounds: Bounds, settings: Settings) -> _Wanted:
     limit, seqs, match = command.limit, command.seqs, command.match
     limit = settings.claim_max if limit is None else min(check_whole(limit, "limit", least=1), settings.records_max)
     check_flag(command.reset_deliveries, "reset_deliveries")
     check_flag(command.dry_run, "dry_run")
-    check_reaches(command.reaches)
     if seqs is not None:
         check_seqs(seqs, count_max=settings.records_max, limit="records_max")
     if command.reason_like is not None:
@@ -83,7 +84,7 @@ def _parse_wanted(command: Redrive, settings: Settings) -> _Wanted:
         seqs=set(seqs) if seqs is not None else None,
         reason_like=command.reason_like,
     )
-    return _Wanted(letters, command.reaches, limit, command.reset_deliveries, command.dry_run)
+    return _Wanted(letters, bounds, limit, command.reset_deliveries, command.dry_run)
 
 
 def _unpark(
@@ -96,12 +97,15 @@ def _unpark(
     if wanted.letters.match is not None:  # tags are read with their records
         windows = _readable(topic, windows, payloads, bytes_max=state.settings.step_bytes_max)
     for window in windows:
-        now_ms = yield from until_present(state, topic, now_ms)
+        now_ms = yield from until_present(topic, now_ms=now_ms)
         if len(resumed) == wanted.limit or state.by_id.get(topic.id) is not topic:
             break
         parked = {seq: topic.queue.parked[seq] for seq in window if seq in topic.queue.parked}
         seqs = _select_parked(topic, parked, wanted, payloads)[: wanted.limit - len(resumed)]
         if seqs and not wanted.dry:
+            letters = {copy[0] for copy in _live_copies(state, topic, seqs)}
+            now_ms = yield from until_present(topic, *letters, now_ms=now_ms)
+            seqs = [seq for seq in seqs if seq in topic.queue.parked]  # other commands may have run since
             level = max(level, (yield from _resume(state, topic, seqs, now_ms, payloads, reset=wanted.reset)))
         resumed += seqs
         now_ms = yield []
@@ -144,12 +148,13 @@ def _select_parked(topic: Topic, parked: dict[int, str], wanted: _Wanted, payloa
 def _resume(state: State, topic: Topic, seqs: list[int], now_ms: int, payloads: Payloads, *, reset: bool) -> Steps[int]:
     """Make parked jobs claimable and remove their copies among the dead letters, in one batch; returns its level.
 
-    The caller has let time pass on the queue. Raises CatchingUp where the dead-letter topic is a queue that is behind.
+    Time has passed on the queue of the jobs, and on the topics of the letters.
     """
+    if not seqs or state.by_id.get(topic.id) is not topic:
+        return Level.NOW
     events: list[Event] = [Redriven(now_ms, topic.id, to_runs(seqs), 0, reset)]
     level = LEVELS[topic.config.durability]
     for letters, first, seq, copies in _live_copies(state, topic, seqs):
-        state.catch_up(letters, now_ms)
         runs = [first, copies]
         events.append(Redriven(now_ms, letters.id, runs, payloads.weigh(letters, runs), reset, topic.id, seq))
         level = max(level, LEVELS[letters.config.durability])
@@ -189,7 +194,9 @@ def _send_back(
             target = to or origin.topic
             if not _is_wanted(letter, origin, wanted, topic, target):
                 continue
-            now_ms = yield from until_present(state, topic, now_ms)
+            now_ms = yield from until_present(
+                *(found for found in (topic, state.topics.get(target)) if found is not None), now_ms=now_ms
+            )
             if not _is_free(state, topic, letter.seq):
                 continue
             if not wanted.dry:
@@ -230,7 +237,7 @@ def _is_wanted(letter: Stored, origin: Provenance, wanted: _Wanted, topic: Topic
         return False
     if target == topic.name:
         return False  # already back at work here
-    return wanted.reaches is None or wanted.reaches(target)
+    return wanted.bounds.covers(target)
 
 
 def _is_free(state: State, topic: Topic, seq: int) -> bool:
@@ -260,7 +267,6 @@ def _move(
         )
     # The link is the queue's own: a letter that a producer wrote cannot un-park anything.
     if target.queue is not None and target.queue.copies.get(origin.seq) == topic.id << 64 | letter.seq:
-        state.catch_up(target, now_ms)
         return (yield from _resume(state, target, [origin.seq], now_ms, payloads, reset=reset))
     seq = target.head_seq + 1
     record = Record(data=letter.data, tag=letter.tag, node=letter.node, meta=letter.meta)

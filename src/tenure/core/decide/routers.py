@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from copy import copy
 
+from tenure.contract.bounds import UNBOUND, Bounds
 from tenure.contract.commands import DeleteRouter, GetRouter, ListRouters, PutRouter
 from tenure.contract.names import check_router_name, check_topic_name
 from tenure.contract.replies import Page
-from tenure.contract.values import check_flag, check_reaches
+from tenure.contract.values import check_flag
 from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
-from tenure.core.decide.limits import check_not_retired, check_share
+from tenure.core.decide.limits import check_not_retired
 from tenure.core.events import RouterDeleted, RouterPut
 from tenure.core.level import Level
 from tenure.core.paging import after_name, check_prefix, clamp_limit, cursor_of
@@ -21,7 +22,9 @@ from tenure.errors import Conflict, Invalid, NotFound, Overloaded
 __all__ = ["delete_router", "get_router", "list_routers", "put_router"]
 
 
-def put_router(state: State, command: PutRouter, now_ms: int, payloads: Payloads) -> Decided[tuple[Router, bool]]:
+def put_router(
+    state: State, command: PutRouter, now_ms: int, payloads: Payloads, bounds: Bounds = UNBOUND
+) -> Decided[tuple[Router, bool]]:
     """Create or replace a router; it copies what is appended from now on.
 
     Raises Conflict for a cycle not allowed, NotFound for a destination that is absent and may not be created, and
@@ -34,7 +37,6 @@ def put_router(state: State, command: PutRouter, now_ms: int, payloads: Payloads
         raise Invalid("a router needs two different topics")
     for flag in ("preserve_node", "preserve_tag", "create_dest", "allow_cycle"):
         check_flag(getattr(command, flag), flag)
-    check_share(command.share)
     rule = _rule(command.filter, bytes_max=state.settings.tag_bytes_max)
     known = state.routers.get(name)
     if not command.allow_cycle:
@@ -45,8 +47,8 @@ def put_router(state: State, command: PutRouter, now_ms: int, payloads: Payloads
         raise Overloaded(f"there are {limit} routers, which is the limit", limit="routers_max", max=limit)
     if known is None or known.source != source:
         _check_source(state, source)
-    if known is None and command.share is not None:
-        command.share.take_router(name)
+    if known is None and bounds.share is not None:
+        bounds.share.take_router(name)
     topic = state.topics.get(source)
     cursor = known.cursor if known is not None and known.source == source else topic.head_seq if topic else 0
     event = RouterPut(
@@ -121,11 +123,12 @@ def delete_router(state: State, command: DeleteRouter, now_ms: int, payloads: Pa
     return RouterDeleted(now_ms, command.router), True, Level.SYNCED
 
 
-def list_routers(state: State, command: ListRouters, now_ms: int, payloads: Payloads) -> Decision[Page[Router]]:
+def list_routers(
+    state: State, command: ListRouters, now_ms: int, payloads: Payloads, bounds: Bounds = UNBOUND
+) -> Decision[Page[Router]]:
     """List routers by name, those between the given topics only, and those that the caller reaches."""
     limit, prefix = clamp_limit(command.limit, state.settings), check_prefix(command.prefix)
-    after, source, dest, reaches = after_name(command.cursor), command.source, command.dest, command.reaches
-    check_reaches(reaches)
+    after, source, dest, reaches = after_name(command.cursor), command.source, command.dest, bounds.reaches
     routers = state.routers.values() if source is None else state.routers_from.get(check_prefix(source, "source"), [])
     if dest is not None:
         check_prefix(dest, "dest")

@@ -113,7 +113,7 @@ def _check_strict(topic: Topic, skipped: list[int]) -> None:
 def ack(state: State, command: Ack, now_ms: int, payloads: Payloads) -> Decision[replies.Settled]:
     """Complete jobs, which deletes them. Jobs the caller does not hold are skipped; ``strict`` raises LeaseLost."""
     topic, queue = state.queue(command.topic)
-    held, skipped = check_and_select(state, topic, queue, command, now_ms)
+    held, skipped = check_and_select(state, topic, queue, command)
     level = LEVELS[topic.config.durability]
     if not held:  # of a job that is done it waits as the ack that did it, perhaps a first copy of this one
         is_done = any(seq <= topic.head_seq and topic.is_dead(seq) for seq in skipped)
@@ -133,7 +133,7 @@ def nack(state: State, command: Nack, now_ms: int, payloads: Payloads) -> Decide
     if command.dead is not False:
         check_flag(command.dead, "dead")
     topic, queue = state.queue(command.topic)
-    held, skipped = check_and_select(state, topic, queue, command, now_ms)
+    held, skipped = check_and_select(state, topic, queue, command)
     if not held:
         return None, settled_reply(topic, queue, 0, skipped), Level.NOW
     if command.dead:
@@ -180,7 +180,7 @@ def extend(state: State, command: Extend, now_ms: int, payloads: Payloads) -> De
             raise Invalid("lease_ms is required: how long from now do you need the jobs?")
         lease_ms = topic.config.lease_ms
     deadline_ms = now_ms + clamp_lease(lease_ms)
-    held, skipped = check_and_select(state, topic, queue, command, now_ms)
+    held, skipped = check_and_select(state, topic, queue, command)
     if not held:
         return None, replies.Extended(topic.name, {}, skipped), Level.NOW
     runs = [held[0], 1] if len(held) == 1 else to_runs(held)
@@ -194,14 +194,12 @@ def clamp_lease(lease_ms: int) -> int:
     return min(max(check_whole(lease_ms, "lease_ms"), LEASE_MS_MIN), LEASE_MS_MAX)
 
 
-def check_and_select(state: State, topic: Topic, queue: Queue, command: OfHolder[Any], now_ms: int) -> Holding:
-    """Check the fields that all commands of a holder have, let time pass, and select what the caller holds."""
+def check_and_select(state: State, topic: Topic, queue: Queue, command: OfHolder[Any]) -> Holding:
+    """Check the fields that all commands of a holder have, and select what the caller holds."""
     node, seqs, lease_id, lease_ids = check_node(command.node), command.seqs, command.lease_id, command.lease_ids
     if lease_id is None and lease_ids is None and seqs.__class__ is list and len(seqs) == 1:
         seq = seqs[0]
         if seq.__class__ is int and 0 <= seq <= SEQ_MAX and command.strict is False:  # most name one job, and no more
-            if now_ms >= queue.next_change_ms:
-                state.catch_up(topic, now_ms)
             row = queue.in_flight.get(seq)
             return ([seq], []) if row is not None and queue.leases.node(row) == node else ([], [seq])
     if command.strict is not False:
@@ -212,8 +210,6 @@ def check_and_select(state: State, topic: Topic, queue: Queue, command: OfHolder
         raise Invalid("name the jobs: give seqs, or the lease_id of a claim")
     elif lease_ids is not None:
         raise Invalid("lease_ids go with seqs, one each: give seqs too, or only the lease_id")
-    if now_ms >= queue.next_change_ms:
-        state.catch_up(topic, now_ms)
     return select_held(topic, queue, node, seqs, lease_ids, lease_id, command.strict)
 
 

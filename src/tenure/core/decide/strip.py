@@ -44,7 +44,6 @@ def strip(state: State, command: Strip, now_ms: int, payloads: Payloads) -> Step
     topic, queue = state.queue(command.topic)
     head, leases = clamp_limit(command.head, state.settings), clamp_limit(command.leases, state.settings)
     tail = min(check_whole(command.tail, "tail"), state.settings.page_max)
-    state.advance(topic, now_ms)
     yield from evict_over_ttl(state, topic, now_ms, payloads)
     first, reached = _first(topic, queue, head)
     last = _last(topic, queue, tail, above=reached)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from tenure.contract import commands as c
 from tenure.core.decide.append import append
 from tenure.core.decide.claim import claim
-from tenure.core.decide.decision import Decided, Payloads
+from tenure.core.decide.decision import Decided
 from tenure.core.decide.jobs import get_job, list_jobs, list_leases
 from tenure.core.decide.losses import begin, end_node, return_jobs
 from tenure.core.decide.reads import delete_records, diff
@@ -17,11 +17,11 @@ from tenure.core.decide.routers import delete_router, get_router, list_routers, 
 from tenure.core.decide.settle import ack, extend, nack
 from tenure.core.decide.strip import strip
 from tenure.core.decide.topics import delete_topic, get_topic, list_topics, patch_topic, put_topic
-from tenure.core.state.state import State
 
-__all__ = ["DECIDES", "STEPPED", "Decide"]
+__all__ = ["BOUNDED", "DECIDES", "PASSES", "STEPPED", "Decide"]
 
-Decide = Callable[[State, Any, int, Payloads], Decided[Any]]
+Decide = Callable[..., Decided[Any]]
+"""Called with the state, the command, the time and the payloads; some take the bounds of the caller too."""
 
 DECIDES: Final[dict[type[c.Command[Any]], Decide]] = {
     c.Append: append,
@@ -52,3 +52,28 @@ DECIDES: Final[dict[type[c.Command[Any]], Decide]] = {
 
 STEPPED: Final[frozenset[type[c.Command[Any]]]] = frozenset((c.DeleteRecords, c.EndNode, c.Redrive))
 """The commands that the broker takes step by step, over as many turns of its loop as that needs."""
+
+BOUNDED: Final[frozenset[type[c.Command[Any]]]] = frozenset(
+    (c.Append, c.Redrive, c.PutTopic, c.DeleteTopic, c.PutRouter, c.ListRouters)
+)
+"""The commands that are decided by the bounds of their caller too."""
+
+_NEEDS_PRESENT: Final[tuple[type[c.Command[Any]], ...]] = (
+    c.Claim,
+    c.Ack,
+    c.Nack,
+    c.Extend,
+    c.Return,
+    c.Begin,
+    c.PutTopic,
+    c.PatchTopic,
+)
+_LOOKS: Final[tuple[type[c.Command[Any]], ...]] = (c.GetTopic, c.ListJobs, c.GetJob, c.ListLeases, c.Strip)
+PASSES: Final[dict[type[c.Command[Any]], bool]] = {
+    **dict.fromkeys(_NEEDS_PRESENT, True),
+    **dict.fromkeys(_LOOKS, False),
+}
+"""The commands before which time passes on their topic, and whether they wait where that takes more than one step.
+
+Looks go on, and show how far it has come; so do appends and reads, on which time does not pass.
+"""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 
+from tenure.contract.bounds import UNBOUND, Bounds
 from tenure.contract.commands import DeleteTopic, GetTopic, ListTopics, PatchTopic, PutTopic
 from tenure.contract.config import TopicConfig
 from tenure.contract.names import check_topic_name
 from tenure.contract.replies import Page, QueueCounts, TopicInfo
 from tenure.contract.replies.topics import config_info
-from tenure.contract.values import check_flag, check_reaches
-from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
-from tenure.core.decide.evict import evict_over_cap, evict_over_ttl, evict_whole_ttl
-from tenure.core.decide.limits import check_new_topic, check_share, read_config, read_patch
+from tenure.contract.values import check_flag
+from tenure.core.decide.decision import Behind, Decided, Decision, Payloads, Steps
+from tenure.core.decide.evict import evict_over_cap, evict_over_ttl
+from tenure.core.decide.limits import check_new_topic, read_config, read_patch
 from tenure.core.events import Event, RouterDeleted, TopicDeleted, TopicPut
 from tenure.core.level import Level
 from tenure.core.paging import after_name, check_prefix, clamp_limit, cursor_of
@@ -27,21 +28,20 @@ from tenure.errors import Conflict, Corrupt, Denied, Overloaded
 __all__ = ["delete_topic", "get_topic", "list_topics", "patch_topic", "put_topic", "queue_info"]
 
 
-def put_topic(state: State, command: PutTopic, now_ms: int, payloads: Payloads) -> Decided[tuple[TopicInfo, bool]]:
+def put_topic(
+    state: State, command: PutTopic, now_ms: int, payloads: Payloads, bounds: Bounds = UNBOUND
+) -> Decided[tuple[TopicInfo, bool]]:
     """Create a topic or replace its config; the second part of the reply is whether it was created.
 
     The type never changes, but for a log that no caller asked for: an append, a router or a dead letter made it, so a
     first put may say that it is a queue. Its live records become jobs then.
     """
     name = check_topic_name(command.topic)
-    check_share(command.share)
     topic = state.topics.get(name)
     kept = None if topic is None or topic.implicit else topic.config
     config = read_config(state, command.config, topic=name, existing=kept)
     if topic is None:
-        check_new_topic(state, name, share=command.share)
-    else:
-        state.catch_up(topic, now_ms)
+        check_new_topic(state, name, share=bounds.share)
     return _put(state, name, topic, config, now_ms, payloads)
 
 
@@ -59,7 +59,6 @@ def patch_topic(state: State, command: PatchTopic, now_ms: int, payloads: Payloa
     """
     topic = state.topic(command.topic)
     config = read_patch(state, command.config, topic=topic.name, existing=topic.config)
-    state.catch_up(topic, now_ms)
     return _patch(state, topic, config, now_ms, payloads)
 
 
@@ -88,7 +87,6 @@ def get_topic(state: State, command: GetTopic, now_ms: int, payloads: Payloads) 
     """Describe a topic's state. ``touch`` counts as a read for its automatic priority."""
     topic = state.topic(command.topic)
     check_flag(command.touch, "touch")
-    state.advance(topic, now_ms)
     yield from evict_over_ttl(state, topic, now_ms, payloads)
     if command.touch:
         topic.last_read_ms = now_ms + state.wall_offset_ms
@@ -167,35 +165,35 @@ def list_topics(state: State, command: ListTopics, now_ms: int, payloads: Payloa
 
 
 def delete_topic(
-    state: State, command: DeleteTopic, now_ms: int, payloads: Payloads
+    state: State, command: DeleteTopic, now_ms: int, payloads: Payloads, bounds: Bounds = UNBOUND
 ) -> Decided[tuple[bool, list[str]]]:
     """Delete a topic, its records and the routers at either end; the reply says whether it was there and which
     routers went. Raises Denied where a router would go that the caller does not reach, and Conflict by ``if_empty``.
     """
     check_topic_name(command.topic)
     check_flag(command.if_empty, "if_empty")
-    check_reaches(command.reaches)
     topic = state.topics.get(command.topic)
     if topic is None:
         return None, (False, []), Level.SYNCED  # another call may have deleted it just now
     if command.if_empty and topic.config.ttl_ms:
-        return _delete_once_empty(state, topic, command, now_ms, payloads)
-    return _deletion(state, topic, command, now_ms)
+        return _delete_once_empty(state, topic, command, now_ms, payloads, bounds)
+    return _deletion(state, topic, command, now_ms, bounds)
 
 
 def _delete_once_empty(
-    state: State, topic: Topic, command: DeleteTopic, now_ms: int, payloads: Payloads
-) -> Steps[tuple[tuple[bool, list[str]], int]]:
-    yield from evict_whole_ttl(state, topic, now_ms, payloads)
-    events, reply, level = _deletion(state, topic, command, now_ms)
+    state: State, topic: Topic, command: DeleteTopic, now_ms: int, payloads: Payloads, bounds: Bounds
+) -> Steps[tuple[tuple[bool, list[str]], int] | Behind]:
+    if not (yield from evict_over_ttl(state, topic, now_ms, payloads)):
+        return Behind(topic)
+    events, reply, level = _deletion(state, topic, command, now_ms, bounds)
     yield events
     return reply, level
 
 
 def _deletion(
-    state: State, topic: Topic, command: DeleteTopic, now_ms: int
+    state: State, topic: Topic, command: DeleteTopic, now_ms: int, bounds: Bounds
 ) -> tuple[list[Event], tuple[bool, list[str]], int]:
-    name, reaches = topic.name, command.reaches
+    name, reaches = topic.name, bounds.reaches
     if command.if_empty and topic.count:
         raise Conflict(f"{name!r} holds {topic.count} records", code="topic_not_empty", count=topic.count)
     attached = [router for router in state.routers.values() if name in (router.source, router.dest)]

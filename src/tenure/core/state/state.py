@@ -11,7 +11,6 @@ from pyroaring import BitMap
 
 from tenure.contract.config import TopicConfig
 from tenure.contract.names import check_topic_name
-from tenure.core.catching_up import CatchingUp
 from tenure.core.state.lease import Ended
 from tenure.core.state.lease_table import EPOCH_SHIFT
 from tenure.core.state.pending_base import PendingBase
@@ -223,15 +222,6 @@ class State:
                 topic = self.by_id.get(topic_id)
                 if topic is not None:
                     topic.frame_index = [entry for entry in topic.frame_index if entry.segment >= oldest]
-
-    def catch_up(self, topic: Topic, now_ms: int) -> None:
-        """Let log time reach ``now_ms`` on one topic, for a decision that needs its present state.
-
-        Raises CatchingUp where that takes more than one step; the broker takes the others in later turns of its loop.
-        """
-        queue = topic.queue
-        if queue is not None and now_ms >= queue.next_change_ms and not self.advance(topic, now_ms):
-            raise CatchingUp(topic.name)
 
     def advance(self, topic: Topic, now_ms: int) -> bool:
         """Let log time pass on one topic by one step; return whether it has reached ``now_ms``.

@@ -99,6 +99,10 @@ class Topic:
         """Return the last seq that claims and reads may see: the last synced one where the class is fsync."""
         return self.durable_seq if self.config.durability in SYNCED else self.head_seq
 
+    def is_due(self, now_ms: int) -> bool:
+        """Return whether log time has to pass here before the topic is as it is at ``now_ms``."""
+        return self.queue is not None and now_ms >= self.queue.next_change_ms
+
     @property
     def evict_floor(self) -> int:
         """Return one above the highest seq lost to a cap or a TTL; 0 when none ever was."""

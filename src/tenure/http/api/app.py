@@ -13,17 +13,16 @@ from typing import Any
 
 import msgspec
 
-from tenure.contract.statuses import STATUS_OF_CODE
-from tenure.errors import Invalid, NotFound, NotLeader, TenureError
+from tenure.errors import NotFound, NotLeader, TenureError
 from tenure.http.api.keys import Key, KeyRing
+from tenure.http.wire.errors import MethodNotAllowed, error_response, too_large
 from tenure.http.wire.limits import WireLimits
 from tenure.http.wire.message import Body, Later, Request, Response, Result
 
-__all__ = ["App", "Call", "Check", "Handler", "Observe", "Route", "error_response", "too_large"]
+__all__ = ["App", "Call", "Check", "Handler", "Observe", "Route"]
 
 log = logging.getLogger("tenure.http")
 
-_RETRY_AFTER_S = b"1"
 _PATHS_KEPT_MAX = 1024
 _PATH_KEPT_MAX = 256
 """Paths whose route is remembered, and how long one may be: clients ask for the same few over and over."""
@@ -61,14 +60,19 @@ class Call:
         self.request.complete(body)
         return self.app.answer(self.route, self)
 
+    def hold(self, later: Later[Any] | None) -> Callable[[], None] | None:
+        """Count the call as open, until what is returned is called; None where nobody counts."""
+        return self.app.hold(self, later)
+
     def observed(self, response: Response) -> Response:
-        """Count the response to a write, which the wire has rendered; return it."""
+        """Count the response to a call that waited; return it."""
         return self.app.observed(self.route, self.request, response)
 
 
 Handler = Callable[[Any, Call], Result]
 Observe = Callable[["Route | None", Request, int], None]
-Hold = Callable[["Route"], Callable[[], Awaitable[None]] | None]
+Hold = Callable[["Call", "Later[Any] | None"], Callable[[], None] | None]
+AwaitLeader = Callable[["Route"], Callable[[], Awaitable[None]] | None]
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -98,10 +102,10 @@ class App:
     """The router of requests. ``context`` is handed to every handler: it holds the broker and what else they share.
 
     Three checks may refuse a call by raising: ``admit`` when its head is complete, ``start`` before its handler runs,
-    and ``recheck`` while its body comes, which checks only whether its key is still valid. ``track`` is given the
-    result of the handler, and may count what stays open. ``observe`` is called with every status, and with the route
-    where one was found. ``hold`` is asked about a call that met no leader: it returns what to wait for before the call
-    is tried once more, or None where it is refused at once.
+    and ``recheck`` while its body comes, which checks only whether its key is still valid. ``hold`` counts a call that
+    stays open, and ``track`` a stream. ``observe`` is called with every status, and with the route where one was found.
+    ``await_leader`` is asked about a call that met no leader: it returns what to wait for before the call is tried once
+    more, or None where it is refused at once.
     """
 
     def __init__(
@@ -113,9 +117,10 @@ class App:
         admit: Check | None = None,
         recheck: Check | None = None,
         start: Check | None = None,
-        track: Callable[[Call, Result], Result] | None = None,
-        observe: Observe | None = None,
         hold: Hold | None = None,
+        track: Callable[[Call, Response], None] | None = None,
+        observe: Observe | None = None,
+        await_leader: AwaitLeader | None = None,
     ) -> None:
         self.context = context
         self.routes = list(routes)
@@ -127,6 +132,7 @@ class App:
         self._track = track
         self._observe = observe
         self._hold = hold
+        self._await_leader = await_leader
         self._found: dict[tuple[str, str], tuple[Route, dict[str, str]]] = {}
         self._exact: dict[str, dict[str, Route]] = {}
         self._patterns: list[tuple[re.Pattern[str], dict[str, Route]]] = []
@@ -175,46 +181,42 @@ class App:
         try:
             result = self._handle(route, call)
         except TenureError as error:
-            known = self._hold(route) if self._hold is not None and isinstance(error, NotLeader) else None
-            if known is not None:
-                return self._guard(route, request, lambda: self._handle_after(known, route, call))
+            if self._await_leader is not None and isinstance(error, NotLeader):
+                known = self._await_leader(route)
+                if known is not None:
+                    return self._handle_after(known, route, call)
             result = error_response(error, request)
         except Exception:
             result = _unexpected(request)
         if isinstance(result, Response):
             return self.observed(route, request, result)
-        if isinstance(result, Later):
-            return result  # the wire renders it, and has it observed
-        return self._guard(route, request, lambda: result)
+        return result  # the wire waits for it, renders it, and has it observed
 
     def _handle(self, route: Route, call: Call) -> Result:
         if self._start is not None:
             self._start(route, call)
         result = route.handler(self.context, call)
-        return result if self._track is None else self._track(call, result)
+        if self._track is not None and isinstance(result, Response):
+            self._track(call, result)
+        return result
 
-    async def _handle_after(self, known: Callable[[], Awaitable[None]], route: Route, call: Call) -> Response:
+    async def _handle_after(
+        self, known: Callable[[], Awaitable[None]], route: Route, call: Call
+    ) -> Response | Later[Any]:
         """Answer a call that met no leader, and so changed nothing, after it waited for one here."""
         await known()
         result = self._handle(route, call)
-        if isinstance(result, Response):
-            return result
-        return await (result.response(call) if isinstance(result, Later) else result)
+        return result if isinstance(result, (Response, Later)) else await result
+
+    def hold(self, call: Call, later: Later[Any] | None) -> Callable[[], None] | None:
+        """Count a call as open, until what is returned is called; None where nobody counts."""
+        return None if self._hold is None else self._hold(call, later)
 
     def observed(self, route: Route | None, request: Request, response: Response) -> Response:
         """Report the status of a response; return it."""
         if self._observe is not None:
             self._observe(route, request, response.status)
         return response
-
-    async def _guard(self, route: Route | None, request: Request, work: Callable[[], Awaitable[Response]]) -> Response:
-        try:
-            response = await work()
-        except TenureError as error:
-            response = error_response(error, request)
-        except Exception:
-            response = _unexpected(request)
-        return self.observed(route, request, response)
 
     def _find(self, request: Request) -> tuple[Route, Call]:
         known = self._found.get((request.method, request.path))
@@ -245,40 +247,10 @@ class App:
         return route, names
 
 
-class MethodNotAllowed(TenureError):
-    """The path exists, the method does not: use one of those in ``allow``."""
-
-    default_code = "method_not_allowed"
-    status = 405
-
-
 def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(
         "/".join(f"(?P<{part[1:]}>[^/]*)" if part.startswith(":") else re.escape(part) for part in pattern.split("/"))
     )
-
-
-def error_response(error: TenureError, request: Request) -> Response:
-    """Return the response to an error: the error body of the contract, its status, and the headers that go with it."""
-    status = STATUS_OF_CODE.get(error.code) or error.status
-    detail = {name: value for name, value in error.detail.items() if name != "allow"}
-    body: dict[str, Any] = {"error": {"code": error.code, "message": error.message}}
-    if detail:
-        body["error"]["detail"] = detail
-    body["performance"] = {"server_total_ms": round(request.elapsed_ms, 3)}
-    response = Response(status, msgspec.json.encode(body), headers=[])
-    if isinstance(error, MethodNotAllowed):
-        response.headers.append((b"allow", ", ".join(error.detail["allow"]).encode()))
-    if status in (429, 503):
-        response.headers.append((b"retry-after", _RETRY_AFTER_S))
-    if status == 401:
-        response.headers.append((b"www-authenticate", b"Bearer"))
-    return response
-
-
-def too_large(what: str, limit: int) -> Invalid:
-    """Return the error of something larger than this server reads; its status is 413 unless another is given."""
-    return Invalid(f"{what} is larger than this server reads: send less at once", code="payload_too_large", max=limit)
 
 
 def _unexpected(request: Request) -> Response:

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Generator
-from time import perf_counter
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qs
+from weakref import finalize
 
-from tenure.errors import Denied, Overloaded, TenureError
+from tenure.broker.answer import OpenAnswer
+from tenure.errors import Denied, Overloaded
 from tenure.http.api.app import Call, Route
 from tenure.http.api.hosts import HostCheck
 from tenure.http.api.keys import Key, KeyRing
-from tenure.http.wire.fair_turns import Caller
-from tenure.http.wire.message import Later, Request, Response, Result, Send, Stream
+from tenure.http.wire.message import Later, Request, Response, Send, Stream
 
 __all__ = ["Gatekeeper", "check_name", "check_whole_server", "may_configure", "visible"]
 
@@ -51,7 +52,7 @@ def visible(call: Call, name: str) -> bool:
 
 
 class Gatekeeper:
-    """The checks of an App: its ``admit``, ``recheck``, ``start`` and ``track``.
+    """The checks of an App: its ``admit``, ``recheck``, ``start``, ``hold`` and ``track``.
 
     An empty ring means that there are no keys: then every caller may do everything, and the Host is checked instead.
     The caps per key hold for servers with keys; 0 turns a cap off.
@@ -74,7 +75,7 @@ class Gatekeeper:
         self.streams_per_key_max = streams_per_key_max
         self.streams_max = streams_max
         self._tasks: dict[asyncio.Task[Any], str] = {}
-        self._waits: dict[asyncio.Task[Any], str] = {}
+        self._waits: dict[OpenAnswer[Any], str] = {}
 
     @property
     def streams_open(self) -> int:
@@ -90,10 +91,9 @@ class Gatekeeper:
         for task, key_id in list(self._tasks.items()):
             if key_id in gone:
                 task.cancel()
-        for task, key_id in list(self._waits.items()):
+        for answer, key_id in list(self._waits.items()):
             if key_id in gone:
-                del self._waits[task]
-                task.cancel()
+                answer.cancel(_taken_away())
 
     async def streams_ended(self, timeout_s: float) -> None:
         """Wait until no stream runs, for a bounded time."""
@@ -155,154 +155,58 @@ class Gatekeeper:
             raise Denied("this key is not known here", code="unauthorized")
         return key
 
-    def track(self, call: Call, result: Result) -> Result:
-        """Count a result that stays open, until it is answered or has ended. A response at once is not counted."""
-        if isinstance(result, Response):
-            if result.stream is not None:
-                result.stream = self._counted(call, result.stream)
-            return result
-        if isinstance(result, Later):
-            if call.key is not None:
-                self._hold(call, result)
-            return result
-        place = _Place(self.requests, call.key_id) if call.key is not None else None
-        return _Work(self._then_counted(call, result), result, place, call.request.caller)
+    def hold(self, call: Call, later: Later[Any] | None) -> Callable[[], None] | None:
+        """Count a call that stays open, until what is returned is called. One that waits for its caller alone is ended
+        with 401 where its key is taken away.
+        """
+        if call.key is None:
+            return None
+        name = call.key_id
+        self.requests[name] += 1
+        if later is None or not later.ends_with_peer or not isinstance(later.answer, OpenAnswer):
+            return partial(_release, self.requests, name)
+        waits = later.answer
+        self._waits[waits] = name
 
-    def _hold(self, call: Call, later: Later[Any]) -> None:
-        """Free the place of a write after its batch is as durable as it asks for."""
-        answer = later.answer
-        if answer.durability is None or not answer.level:
-            return
-        try:
-            reached = answer.durability.reached(answer.batch, answer.level)
-        except Exception:
-            return  # the sender of the answer meets the same error and reports it
-        if not reached:
-            place = _Place(self.requests, call.key_id)
-            answer.durability.when_reached(answer.batch, answer.level, place.settled)
+        def end() -> None:
+            self._waits.pop(waits, None)
+            _release(self.requests, name)
 
-    async def _then_counted(self, call: Call, work: Coroutine[Any, Any, Response]) -> Response:
-        response = await (work if call.key is None else self._while_allowed(call, work))
+        return end
+
+    def track(self, call: Call, response: Response) -> None:
+        """Count a response that is a stream, until it has ended."""
         if response.stream is not None:
             response.stream = self._counted(call, response.stream)
-        return response
-
-    async def _while_allowed(self, call: Call, work: Coroutine[Any, Any, Response]) -> Response:
-        """Wait for the work of a call while its key is valid. Raises Denied after it is not."""
-        if self._is_taken_away(call):  # before the first step
-            raise _taken_away()
-        task = asyncio.current_task()
-        assert task is not None
-        self._waits[task] = call.key_id
-        try:
-            return await work
-        except asyncio.CancelledError:
-            if task in self._waits:
-                raise
-            task.uncancel()
-            raise _taken_away() from None
-        finally:
-            self._waits.pop(task, None)
 
     def _is_taken_away(self, call: Call) -> bool:
         """Return whether the key that the call was admitted with is gone, or may do less than before."""
         return call.ring is not self.ring and bool(self.ring) and call.key not in self.ring.keys
 
     def _counted(self, call: Call, stream: Stream) -> Stream:
-        place = _Place(self.streams, call.key_id)
+        name = call.key_id
 
         async def run(send: Send) -> None:
             task = asyncio.current_task()
             assert task is not None
-            self._tasks[task] = call.key_id
+            self._tasks[task] = name
             try:
                 if self._is_taken_away(call):  # while the stream waited for the answers before it
                     raise ConnectionAbortedError("the key of this stream was taken away before it began")
                 await stream(send)
             finally:
                 del self._tasks[task]
-                place.free()
+                free()
 
+        self.streams[name] += 1
+        free = finalize(run, _release, self.streams, name)  # also where it is dropped before it began
         return run
 
 
-class _Place:
-    """One of a counted number of places; freed explicitly, or when the last reference to it is dropped.
-
-    The latter covers a coroutine or a stream that was never started because its peer went away first.
-    """
-
-    __slots__ = ("_counter", "_name")
-
-    def __init__(self, counter: Counter[str], name: str) -> None:
-        self._counter: Counter[str] | None = counter
-        self._name = name
-        counter[name] += 1
-
-    def free(self) -> None:
-        counter, self._counter = self._counter, None
-        if counter is not None:
-            counter[self._name] -= 1
-            if not counter[self._name]:
-                del counter[self._name]
-
-    def settled(self, _: TenureError | None) -> None:
-        """Free the place of a write that is durable, or failed; the error is reported where it is answered."""
-        self.free()
-
-    def __del__(self) -> None:
-        self.free()
-
-
-class _Work(Coroutine[Any, Any, Response]):
-    """A coroutine that holds a place until it has ended, also where it never began.
-
-    A task that is cancelled before its first step leaves the coroutines within as they were: this one closes them. The
-    time of each step is charged to ``caller``.
-    """
-
-    __slots__ = ("_caller", "_inner", "_outer", "_place")
-
-    def __init__(
-        self,
-        outer: Coroutine[Any, Any, Response],
-        inner: Coroutine[Any, Any, Response],
-        place: _Place | None,
-        caller: Caller | None,
-    ) -> None:
-        self._caller = caller
-        self._outer = outer
-        self._inner = inner
-        self._place = place
-
-    def __await__(self) -> Generator[Any, Any, Response]:
-        try:
-            return (yield from self._outer.__await__())
-        finally:
-            self.close()
-
-    def send(self, value: Any) -> Any:
-        caller = self._caller
-        if caller is None:
-            return self._outer.send(value)
-        began_s = perf_counter()
-        try:
-            return self._outer.send(value)
-        finally:
-            caller.spend(began_s)
-
-    def throw(self, *error: Any) -> Any:
-        return self._outer.throw(*error)
-
-    def close(self) -> None:
-        """End the coroutine at any point, and free its place."""
-        self._outer.close()
-        self._inner.close()
-        if self._place is not None:
-            self._place.free()
-
-    def __del__(self) -> None:
-        self.close()
+def _release(counter: Counter[str], name: str) -> None:
+    counter[name] -= 1
+    if not counter[name]:
+        del counter[name]
 
 
 def _taken_away() -> Denied:

@@ -1,7 +1,7 @@
 """Handlers of routes that are one command: decode or build it, run it, and render its reply after the write is durable.
 
 A row of a route table names the command and the renderer of its reply. A function builds the command where it is more
-than the body; a claim, which may wait, has a handler of its own.
+than the body.
 """
 
 from __future__ import annotations
@@ -11,36 +11,61 @@ from typing import Any, TypeVar
 
 from msgspec.structs import force_setattr
 
+from tenure.contract.bounds import Bounds
 from tenure.contract.commands import Command
 from tenure.contract.names import check_topic_name
 from tenure.http.api.app import Call, Handler
 from tenure.http.api.body import Reader
 from tenure.http.api.context import Context
+from tenure.http.api.shares import share_of
 from tenure.http.wire.message import Later, Render
 
-__all__ = ["Build", "built", "command", "decoder"]
+__all__ = ["BoundsOf", "Build", "built", "command", "decoder", "reaching", "sharing"]
 
 R = TypeVar("R")
 C = TypeVar("C", bound=Command[Any])
 Build = Callable[[Context, Call], Command[R]]
 """Make the command of a call. Raises what refuses the call."""
+BoundsOf = Callable[[Context, Call], Bounds | None]
+"""Return the bounds of a caller, or None where there are none."""
 
 
-def command(schema: type[Command[R]], render: Render[R], *, optional: bool = False) -> Handler:
+def command(
+    schema: type[Command[R]], render: Render[R], *, optional: bool = False, ends_with_peer: bool = False
+) -> Handler:
     """Return the handler of a command that is the body of its request, on the topic that the path names.
 
     ``optional`` lets an empty body stand for ``{}``.
     """
-    return built(decoder(schema, optional=optional), render)
+    return built(decoder(schema, optional=optional), render, ends_with_peer=ends_with_peer)
 
 
-def built(build: Build[R], render: Render[R]) -> Handler:
-    """Return the handler of a command that ``build`` makes."""
+def built(
+    build: Build[R], render: Render[R], *, bounds: BoundsOf | None = None, ends_with_peer: bool = False
+) -> Handler:
+    """Return the handler of a command that ``build`` makes, for a caller within ``bounds``.
+
+    With ``ends_with_peer`` it may wait, and only for as long as its caller does.
+    """
 
     def handle(context: Context, call: Call) -> Later[R]:
-        return Later(context.broker.run(build(context, call)), render)
+        asked = build(context, call)
+        return Later(
+            context.broker.run(asked, None if bounds is None else bounds(context, call)), render, ends_with_peer
+        )
 
     return handle
+
+
+def reaching(_: Context, call: Call) -> Bounds | None:
+    """Return the bounds of a caller whose key does not reach every name."""
+    return None if call.key is None else Bounds(reaches=call.key.allows)
+
+
+def sharing(context: Context, call: Call) -> Bounds | None:
+    """Return the bounds of a caller that has a share of what all use up."""
+    share = share_of(context, call)
+    return None if share is None else Bounds(share=share)
 
 
 def decoder(schema: type[C], *, optional: bool = False) -> Callable[[Context, Call], C]:

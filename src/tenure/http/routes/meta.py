@@ -8,11 +8,12 @@ from typing import Any, Final
 from tenure import __version__
 from tenure.contract.replies import Health, Ready
 from tenure.errors import Closed, NotFound
-from tenure.http.api.app import Call, Route, error_response
+from tenure.http.api.app import Call, Route
 from tenure.http.api.context import Context
 from tenure.http.api.keys import SCOPES
 from tenure.http.api.render import encode, reply
 from tenure.http.routes.cluster import check_caught_up, check_leads, standby_of
+from tenure.http.wire.errors import error_response
 from tenure.http.wire.message import Response
 
 __all__ = ["ROUTES"]

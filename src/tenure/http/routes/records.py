@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from tenure.contract import commands
 from tenure.contract.bodies import AppendBody, DiffBody
@@ -15,15 +13,13 @@ from tenure.errors import Denied, NotFound
 from tenure.http.api.app import Call, Route
 from tenure.http.api.auth import check_name, may_configure
 from tenure.http.api.body import Reader
-from tenure.http.api.command import command
+from tenure.http.api.command import command, sharing
 from tenure.http.api.context import Context
 from tenure.http.api.query import Query
 from tenure.http.api.render import as_fields, gap_text, performance, record
-from tenure.http.api.shares import share_of
 from tenure.http.append.body import read_append
 from tenure.http.append.long_work import finish
 from tenure.http.append.request import Append, Steps
-from tenure.http.wire.fair_turns import in_turn
 from tenure.http.wire.message import Later, Request, Response, Result
 
 __all__ = ["ROUTES"]
@@ -46,9 +42,8 @@ def append(context: Context, call: Call) -> Result:
     return _produce_in_turns(context, call, given, with_seqs=with_seqs)
 
 
-async def _produce_in_turns(context: Context, call: Call, steps: Steps, *, with_seqs: bool) -> Response:
-    given = await context.turns.run(steps)
-    return await _produce(context, call, given, with_seqs=with_seqs).response(call)
+async def _produce_in_turns(context: Context, call: Call, steps: Steps, *, with_seqs: bool) -> Later[Produced]:
+    return _produce(context, call, await context.turns.run(steps), with_seqs=with_seqs)
 
 
 def _produce(context: Context, call: Call, given: Append, *, with_seqs: bool) -> Later[Produced]:
@@ -67,9 +62,8 @@ def _produce(context: Context, call: Call, given: Append, *, with_seqs: bool) ->
             client_seq=body.client_seq,
             create=body.create and may_create,
             config=None if body.config is None else config_fields(body.config),
-            share=share_of(context, call),
         )
-        answer = context.broker.run(produce)
+        answer = context.broker.run(produce, sharing(context, call))
     except NotFound:
         if may_create or not body.create:
             raise
@@ -105,25 +99,19 @@ def _produced_without_seqs(call: Call, produced: Produced, fsync_ms: float, *, s
     return Response(201 if produced.created else 200, body)
 
 
-def diff(context: Context, call: Call) -> Response | Coroutine[Any, Any, Response]:
+def diff(context: Context, call: Call) -> Later[Difference]:
     """Read records above a seq; with ``wait_ms``, wait for one to come."""
-    body, topic = _diff.read(call.request), call.names["topic"]
-    from_seq, limit, node, wait_ms = body.from_seq, body.limit, body.node, body.wait_ms
-    found = context.broker.run(commands.Diff(topic=topic, from_seq=from_seq, limit=limit, node=node)).reply
-    if wait_ms and not found.records and found.tombstone is None:
-        reading = context.broker.diff(topic, from_seq=from_seq, limit=limit, node=node, wait_ms=wait_ms)
-        return _waited(call.request, reading, body)
-    return _difference(call.request, found, body)
-
-
-async def _waited(request: Request, reading: Awaitable[Difference], body: DiffBody) -> Response:
-    """Answer after records have come. Many may wait for the same ones, so each is rendered in a turn of its caller."""
-    found = await reading
-    return await in_turn(request.caller, partial(_difference, request, found, body))
-
-
-def _difference(request: Request, found: Difference, body: DiffBody) -> Response:
+    body = _diff.read(call.request)
+    read = commands.Diff(
+        topic=call.names["topic"], from_seq=body.from_seq, limit=body.limit, node=body.node, wait_ms=body.wait_ms
+    )
     tags, meta = body.include_tags, body.include_meta
+    return Later(
+        context.broker.run(read), lambda call, found, _: _difference(call.request, found, tags=tags, meta=meta), True
+    )
+
+
+def _difference(request: Request, found: Difference, *, tags: bool, meta: bool) -> Response:
     return Response(
         200,
         b'{"topic":"%b","records":[%b],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,'

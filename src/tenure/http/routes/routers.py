@@ -13,12 +13,11 @@ from tenure.errors import Conflict, NotFound
 from tenure.http.api.app import Call, Route
 from tenure.http.api.auth import check_name, visible
 from tenure.http.api.body import Reader
-from tenure.http.api.command import built
+from tenure.http.api.command import built, sharing
 from tenure.http.api.context import Context
 from tenure.http.api.prefixes import check_router, mask_cycle
 from tenure.http.api.query import Query
 from tenure.http.api.render import reply
-from tenure.http.api.shares import share_of
 from tenure.http.wire.message import Response, Result
 
 __all__ = ["ROUTES"]
@@ -42,7 +41,7 @@ def _build_put(context: Context, call: Call) -> PutRouter:
     _check_known(context, call)
     if call.key is not None and context.shares is not None:
         context.shares.note_maker(call.names["r"], call.key, context.broker)
-    return PutRouter(router=call.names["r"], share=share_of(context, call), **asdict(body))
+    return PutRouter(router=call.names["r"], **asdict(body))
 
 
 def _render_put(call: Call, answered: tuple[Router, bool], fsync_ms: float) -> Response:
@@ -51,7 +50,7 @@ def _render_put(call: Call, answered: tuple[Router, bool], fsync_ms: float) -> R
     return reply(call.request, fields, status=201 if created else 200, fsync_ms=fsync_ms)
 
 
-_put = built(_build_put, _render_put)
+_put = built(_build_put, _render_put, bounds=sharing)
 
 
 def get_router(context: Context, call: Call) -> Response:

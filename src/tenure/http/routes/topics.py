@@ -12,14 +12,13 @@ from tenure.contract.config_body import ConfigBody, PatchBody, config_fields
 from tenure.contract.replies import DeletedTopic, Distribution, QueueMeters, TopicInfo
 from tenure.core.paging import cursor_of
 from tenure.http.api.app import Call, Route
-from tenure.http.api.auth import check_name, visible
+from tenure.http.api.auth import check_name
 from tenure.http.api.body import Reader
-from tenure.http.api.command import built
+from tenure.http.api.command import built, reaching, sharing
 from tenure.http.api.context import Context
 from tenure.http.api.prefixes import shown_config, visible_names
 from tenure.http.api.query import Query
 from tenure.http.api.render import reply
-from tenure.http.api.shares import share_of
 from tenure.http.wire.message import Response
 
 __all__ = ["ROUTES"]
@@ -37,7 +36,7 @@ def put_topic(context: Context, call: Call) -> PutTopic:
     config = _config.read(call.request)
     if config.dead_letter is not None:
         check_name(call, config.dead_letter)
-    return PutTopic(topic=call.names["topic"], config=config_fields(config), share=share_of(context, call))
+    return PutTopic(topic=call.names["topic"], config=config_fields(config))
 
 
 def _put(call: Call, answered: tuple[TopicInfo, bool], fsync_ms: float) -> Response:
@@ -108,7 +107,7 @@ def delete_topic(_: Context, call: Call) -> DeleteTopic:
     where the key does not reach them all.
     """
     if_empty = Query(call.request).flag("if_empty", False)
-    return DeleteTopic(topic=call.names["topic"], if_empty=if_empty, reaches=lambda name: visible(call, name))
+    return DeleteTopic(topic=call.names["topic"], if_empty=if_empty)
 
 
 def _deleted(call: Call, answered: tuple[bool, list[str]], fsync_ms: float) -> Response:
@@ -129,8 +128,15 @@ _READ, _ADMIN, _DELETE = frozenset({"read"}), frozenset({"admin"}), frozenset({"
 _TOPIC = "/v0/topics/:topic"
 ROUTES = [
     Route("GET", "/v0/topics", list_topics, _READ, summary="List topics"),
-    Route("PUT", _TOPIC, built(put_topic, _put), _ADMIN, ConfigBody, "Create a topic or replace its config"),
+    Route(
+        "PUT",
+        _TOPIC,
+        built(put_topic, _put, bounds=sharing),
+        _ADMIN,
+        ConfigBody,
+        "Create a topic or replace its config",
+    ),
     Route("PATCH", _TOPIC, built(patch_topic, _patched), _ADMIN, PatchBody, "Change some fields of a topic's config"),
     Route("GET", _TOPIC, get_topic, _READ, summary="A topic's state and config"),
-    Route("DELETE", _TOPIC, built(delete_topic, _deleted), _DELETE, summary="Delete a topic"),
+    Route("DELETE", _TOPIC, built(delete_topic, _deleted, bounds=reaching), _DELETE, summary="Delete a topic"),
 ]

@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from tenure.errors import Invalid, TenureError
-from tenure.http.api.app import error_response
+from tenure.http.wire.errors import error_response
 from tenure.http.wire.message import Headers, Request, Response, Send, Stream
 
 __all__ = [

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from urllib.parse import unquote_to_bytes
 
 from tenure.errors import Invalid, TenureError
-from tenure.http.api.app import error_response
+from tenure.http.wire.errors import error_response
 from tenure.http.wire.message import Headers, Request, Response
 
 __all__ = [

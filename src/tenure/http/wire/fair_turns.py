@@ -46,6 +46,11 @@ class Caller:
         self.waiting: deque[Step] = deque()
         self.is_in_line = False
 
+    @property
+    def is_free(self) -> bool:
+        """Whether a step may be done at once."""
+        return self._turns.is_free
+
     def spend(self, began_s: float) -> None:
         """Charge the time since then, by the clock of the turns; of one step within another the time counts once."""
         turns = self._turns

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from asyncio import CancelledError
 from collections.abc import Callable, Coroutine
 from time import perf_counter
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from tenure.broker.answer import Answer
+from tenure.broker.answer import Answer, OpenAnswer
 from tenure.core.level import Level
-from tenure.errors import Indeterminate
 from tenure.http.wire.fair_turns import Caller
 
 __all__ = [
@@ -117,27 +115,23 @@ Render = Callable[[Any, T, float], Response]
 """Make the response of an admitted request from a reply, and from how long a sync kept the answer waiting, in ms."""
 
 
-class Later(msgspec.Struct, Generic[T], gc=False):
-    """A response that waits for an answer's durability and for nothing else. ``render`` makes it from the reply."""
+class Later(msgspec.Struct, Generic[T], gc=False, eq=False):
+    """A response that waits for an answer and for nothing else. ``render`` makes it from the reply.
 
-    answer: Answer[T]
+    With ``ends_with_peer`` the wait is the caller's: it ends with its connection, or with its key.
+    """
+
+    answer: Answer[T] | OpenAnswer[T]
     render: Render[T]
-
-    async def response(self, call: object) -> Response:
-        """Wait for the durability, and return the response. Raises Indeterminate where the wait is cancelled."""
-        started_s = perf_counter()
-        try:
-            return self.render(call, await self.answer, self.fsync_ms(perf_counter() - started_s))
-        except CancelledError:
-            raise Indeterminate("the server stops: the write may or may not have become durable") from None
+    ends_with_peer: bool = False
 
     def fsync_ms(self, waited_s: float) -> float:
         """Return how long a sync has kept an answer waiting that waited so long, in ms: 0.0 where it needs none."""
         return max(waited_s * 1000, 0.001) if self.answer.level == Level.SYNCED else 0.0
 
 
-Result = Response | Later[Any] | Coroutine[Any, Any, Response]
-"""What a handler returns."""
+Result = Response | Later[Any] | Coroutine[Any, Any, "Response | Later[Any]"]
+"""What a handler returns; a coroutine is run in a task of its own."""
 
 
 class Admission(Protocol):
@@ -161,8 +155,11 @@ class Admission(Protocol):
     def answer(self, body: Body) -> Result:
         """Answer the whole request; called once."""
 
+    def hold(self, later: Later[Any] | None) -> Callable[[], None] | None:
+        """Count the request as open: it waits for ``later``, or runs in a task. Return what ends that, if anything."""
+
     def observed(self, response: Response) -> Response:
-        """Count the response to a write that became durable, or failed to; return it."""
+        """Count the response to a request that waited; return it."""
 
 
 Admit = Callable[[Request], Admission | Response]

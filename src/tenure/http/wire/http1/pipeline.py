@@ -10,7 +10,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import cast
 
 from tenure.http.wire.connections import Connections
 from tenure.http.wire.encode import Refused, encode_response, encode_stream_head
@@ -18,7 +17,7 @@ from tenure.http.wire.fair_turns import Caller
 from tenure.http.wire.http1.writer import Http1Sender, Http1Writer
 from tenure.http.wire.message import Request, Response, Send, Stream
 from tenure.http.wire.refusals import is_paced
-from tenure.http.wire.respond import Exchange, Pending, carry_out, fault_response, run_stream
+from tenure.http.wire.respond import Exchange, Work, carry_out, fault_response, run_stream
 
 __all__ = ["Pipeline"]
 
@@ -84,8 +83,8 @@ class Pipeline:
 
     @property
     def polled(self) -> bool:
-        """Whether the peer waits for a stream, or for work that has a task: these end with the connection."""
-        return self.streaming or any(isinstance(one.pending, asyncio.Task) for one in self._exchanges)
+        """Whether the peer waits for what ends with the connection: a stream, a wait, or other work."""
+        return self.streaming or any(one.pending is not None and one.pending.ends_with_peer for one in self._exchanges)
 
     @property
     def held_back(self) -> bool:
@@ -165,10 +164,10 @@ class Pipeline:
             return
         assert exchange.admission is not None
         outcome = carry_out(exchange.admission, exchange.body, partial(self._answer, exchange))
-        if type(outcome) is Response:
+        if isinstance(outcome, Response):
             self._answer(exchange, outcome)
         else:
-            exchange.pending = cast(Pending, outcome)
+            exchange.pending = outcome
 
     def _answer(self, exchange: Exchange, response: Response) -> None:
         if not self.writer.gone:
@@ -250,7 +249,7 @@ class Pipeline:
         self.streaming = True
         self.writer.release()
         send = Http1Sender(self.writer, chunked=not exchange.old)
-        exchange.pending = asyncio.get_running_loop().create_task(self._run(exchange, stream, send, last))
+        exchange.pending = Work(asyncio.get_running_loop().create_task(self._run(exchange, stream, send, last)))
 
     async def _run(self, exchange: Exchange, stream: Stream, send: Send, last: bool) -> None:
         """Run a stream to its end. One that was cut short gets no proper end, so that its reader notices."""
@@ -276,8 +275,8 @@ class Pipeline:
             self._pause.cancel()
         for exchange in (*self._exchanges, *self._backlog):
             exchange.release()
-            if isinstance(exchange.pending, asyncio.Task):
-                exchange.pending.cancel()
+            if exchange.pending is not None:
+                exchange.pending.lose()
         self._exchanges.clear()
         self._backlog.clear()
         self._on_room = self._on_over = _nothing  # the connection, which holds this: freed now, not by the collector

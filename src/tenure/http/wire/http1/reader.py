@@ -12,12 +12,12 @@ from collections.abc import Callable
 import httptools
 
 from tenure.errors import Invalid, Overloaded
-from tenure.http.api.app import too_large
 from tenure.http.wire.bodies import Charge
 from tenure.http.wire.body_parts import BodyParts
 from tenure.http.wire.byte_pace import Pace
 from tenure.http.wire.connections import Connections
 from tenure.http.wire.encode import Refused, RefusedHead, split_target
+from tenure.http.wire.errors import too_large
 from tenure.http.wire.fair_turns import Caller
 from tenure.http.wire.message import Admit, Request, Response
 from tenure.http.wire.respond import Exchange

@@ -40,7 +40,7 @@ from tenure.http.wire.http2.stream import Http2Sender, Http2Stream
 from tenure.http.wire.http2.writer import Http2Writer
 from tenure.http.wire.message import Admit, Request, Response, Stream
 from tenure.http.wire.refusals import HTTP2_MS, is_paced
-from tenure.http.wire.respond import Pending, carry_out, fault_response, run_stream
+from tenure.http.wire.respond import Work, carry_out, fault_response, run_stream
 
 __all__ = ["PREFACE", "Http2Protocol"]
 
@@ -210,10 +210,10 @@ class Http2Protocol(asyncio.Protocol):
             return
         began_s = self._registry.fair.clock()
         outcome = carry_out(stream.admission, body, partial(self._answer, stream))
-        if type(outcome) is Response:
+        if isinstance(outcome, Response):
             self._answer(stream, outcome)
         else:
-            stream.pending = cast(Pending, outcome)
+            stream.pending = outcome
         if stream.caller is not None:
             stream.caller.spend(began_s)
 
@@ -246,7 +246,7 @@ class Http2Protocol(asyncio.Protocol):
         streams = response.stream is not None and not bare
         self._writer.send_head(stream, response, is_whole=bare or not (streams or response.body))
         if streams and response.stream is not None:
-            stream.pending = asyncio.get_running_loop().create_task(self._run(stream, response.stream))
+            stream.pending = Work(asyncio.get_running_loop().create_task(self._run(stream, response.stream)))
         elif bare or not response.body:
             self._finish(stream)
         else:
@@ -345,8 +345,8 @@ class Http2Protocol(asyncio.Protocol):
         stream.gone = True
         stream.release_body()
         self._writer.forget(stream)
-        if isinstance(stream.pending, asyncio.Task) and stream.pending is not asyncio.current_task():
-            stream.pending.cancel()
+        if stream.pending is not None:
+            stream.pending.lose()
         stream.wake()
         self._idle_since_s = self._registry.now_s
         self._close_when_done()

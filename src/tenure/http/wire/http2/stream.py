@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from tenure.errors import Invalid, Overloaded
-from tenure.http.api.app import too_large
 from tenure.http.wire.bodies import Charge
 from tenure.http.wire.body_parts import BodyParts
 from tenure.http.wire.byte_pace import Pace
 from tenure.http.wire.connections import Connections
 from tenure.http.wire.encode import Refused, split_target
+from tenure.http.wire.errors import too_large
 from tenure.http.wire.fair_turns import Caller
 from tenure.http.wire.message import Admission, Body, Request, Response, SharedBytes
-from tenure.http.wire.respond import Pending
+from tenure.http.wire.respond import Pending, Work
 
 __all__ = ["Http2Sender", "Http2Stream", "OutQueue"]
 
@@ -110,7 +110,7 @@ class Http2Stream:
         self.ended = False
         """Whether its response is complete, in ``out`` or sent."""
         self.gone = False
-        self.pending: Pending | None = None
+        self.pending: Pending | Work | None = None
         self.out = OutQueue()
         self.sent_bytes = 0
         self.blocked = False
