@@ -30,8 +30,8 @@ class Lines:
     """The lines of waiting callers; its length is how many there are.
 
     To serve a caller is to decide its command again: what comes out empty while there is time left stays in line.
-    ``check_open`` raises where nothing may be answered now, ``check_writable`` also where nothing may be logged any more,
-    and ``check_waiters`` where as many callers wait as may.
+    ``check_open`` raises where nothing may be answered now, ``check_writable`` also where nothing may be logged any
+    more, and ``check_waiters`` where as many callers wait as may.
     """
 
     def __init__(
