@@ -12,6 +12,7 @@ from pyroaring import BitMap
 
 import tenure.broker.durability.upkeep as upkeep
 from tenure import Broker, Indeterminate, Overloaded, Settings
+from tenure.broker.answer import Answer
 from tenure.broker.durability.trim import trim_step
 from tenure.broker.engine import Engine
 from tenure.log.log import FileLog
@@ -214,6 +215,8 @@ async def test_a_write_that_was_made_is_answered_although_a_later_one_failed() -
     broker = await Broker.open(disk, settings=SMALL)
     await broker.put_topic("t", {"durability": "disk"})
     first, second = broker.produce("t", [b"." * 9000]), broker.produce("t", [b"." * 9000])
+    assert isinstance(first, Answer)
+    assert isinstance(second, Answer)
     assert first.batch < second.batch
 
     def failing(file: int, data: bytes, offset: int) -> int:
@@ -230,6 +233,7 @@ async def test_an_answer_that_cannot_be_given_keeps_no_other_from_its_caller() -
     async with await Broker.open(SimDisk(1)) as broker:
         await broker.put_topic("t", {"durability": "fsync"})
         answer, reached = broker.produce("t", [b"1"]), list[str]()
+        assert isinstance(answer, Answer)
 
         def failing(_: object) -> None:
             reached.append("first")

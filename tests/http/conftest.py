@@ -22,7 +22,7 @@ from tenure.http.server import serve
 from tenure.http.service import Service
 from tenure.http.settings import ServerSettings
 from tenure.http.wire.message import Request, Response
-from tenure.http.wire.respond import Pending, carry_out
+from tenure.http.wire.respond import Pending, Work, carry_out
 from tenure.testing.clock import ManualClock
 
 __all__ = ["Reply", "Site", "when"]
@@ -62,7 +62,7 @@ def _number(text: str) -> Any:
     return int(text) if len(text) < 4_000 else text  # Python refuses to read longer ones
 
 
-async def _wait(outcome: Pending, done: asyncio.Future[Response]) -> Response:
+async def _wait(outcome: Pending | Work, done: asyncio.Future[Response]) -> Response:
     """Wait for a response; cancelled, wait for what the caller is answered then."""
     try:
         return await asyncio.shield(done)

@@ -14,13 +14,14 @@ from tenure import Broker
 from tenure.client.plan.answers import error_of
 from tenure.client.transport.wire import Response as Answer
 from tenure.errors import Conflict, NotLeader, Overloaded
-from tenure.http.api.app import App, Call, Route, error_response
+from tenure.http.api.app import App, Call, Route
 from tenure.http.api.context import Context
 from tenure.http.routes import ROUTES
 from tenure.http.server import serve
 from tenure.http.service import Service
 from tenure.http.settings import ServerSettings
 from tenure.http.streams.shared import streams_of
+from tenure.http.wire.errors import error_response
 from tenure.http.wire.message import Request, Response
 from tenure.testing.clock import ManualClock
 from tests.http.conftest import Reply, Site

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tenure import Conflict, Invalid, NotFound, Overloaded, Record, Settings
@@ -219,7 +221,7 @@ def test_an_idle_mark_expires_after_seven_days(rules: Rules, clock: ManualClock)
 
 
 @pytest.mark.parametrize("name", [{"client_id": "c"}, {"client_seq": 1}])
-def test_client_id_and_client_seq_go_together(rules: Rules, name: dict[str, object]) -> None:
+def test_client_id_and_client_seq_go_together(rules: Rules, name: dict[str, Any]) -> None:
     with pytest.raises(Invalid):
         rules.produce("t", [b"1"], **name)
     assert rules.topics().items == []

@@ -151,6 +151,7 @@ def next_batch(world: Rules, steps: Steps[Any]) -> list[Event]:
     events = next(steps) if is_new else steps.send(world.now_ms)
     while not events:
         events = steps.send(world.now_ms)
+    assert isinstance(events, list)
     return events
 
 

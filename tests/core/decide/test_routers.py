@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tenure import Conflict, Denied, Invalid, NotFound, Overloaded, Record, Settings
@@ -62,7 +64,7 @@ def test_routers_are_listed_by_name_source_and_dest(rules: Rules) -> None:
     for name, source, dest in (("x.1", "a", "b"), ("x.2", "b", "c"), ("y", "a", "c")):
         rules.put_router(name, source=source, dest=dest)
 
-    def names(**filters: str) -> list[str]:
+    def names(**filters: Any) -> list[str]:
         return [router.name for router in rules.routers(**filters).items]
 
     assert names() == ["x.1", "x.2", "y"]
