@@ -68,6 +68,9 @@ WALL_TOLERANCE_MS = 20
 _LOOKED_AT_FROM: Final = 8
 """While less than this part of `pending_bytes_max` waits for a sync, no append looks at it, and no share counts it."""
 
+_RESERVED_WITH: Final = 7
+"""Room is reserved for eight jobs at a time: for each one alone it would be reckoned up at every write."""
+
 Listener = Callable[[Event], None]
 """Called with every event before it is folded, while the state still shows what the event is about to change."""
 
@@ -126,6 +129,7 @@ class Engine:
         self._unsynced: deque[tuple[int, int, dict[int, int]]] = deque()
         self._heads: dict[int, int] = {}
         self._heads_batch = 0
+        self._reserved_jobs = -1
         self._log_offset_ms = 0
         self._kinds = _KindsOn(log.features)
         log.preamble = self.preamble
@@ -411,7 +415,9 @@ class Engine:
     def note_head(self, topic: Topic, seq: int) -> None:
         """Record that the newest seq of a topic is in the pending batch, and wake the callers that wait for it."""
         if self._heads_batch != self.log.pending_batch:
-            self._close_heads()
+            if self._heads:
+                self._close_heads()
+            self._heads_batch = self.log.pending_batch
         self._heads[topic.id] = seq
         self.changed_topics.add(topic)
 
@@ -450,15 +456,15 @@ class Engine:
 
         It has up to 94 bytes in the base of its topic, and its record has a seq and times, which an append has once.
         """
-        ack_bytes = self.state.jobs * self.settings.reserve_per_job_bytes
-        self.log.reserve(ack_bytes, growth_bytes=ack_bytes // 2)
+        jobs = self.state.jobs | _RESERVED_WITH
+        if jobs != self._reserved_jobs:
+            self._reserved_jobs, ack_bytes = jobs, jobs * self.settings.reserve_per_job_bytes
+            self.log.reserve(ack_bytes, growth_bytes=ack_bytes // 2)
 
     def _close_heads(self) -> None:
         """Record which records joined the batch that has ended; a roll may end one in the middle of a turn."""
-        if self._heads:
-            self._unsynced.append((self._heads_batch, self.state.appended_bytes, self._heads))
-            self._heads = {}
-        self._heads_batch = self.log.pending_batch
+        self._unsynced.append((self._heads_batch, self.state.appended_bytes, self._heads))
+        self._heads, self._heads_batch = {}, self.log.pending_batch
 
     def synced(self, batch: int) -> None:
         """Mark batches up to this one durable, and make the records of fsync topics in them visible."""
@@ -479,7 +485,9 @@ class Engine:
         """Decide, once per write and sync, whether appends must look at the broker's limits before they go on."""
         settings, state = self.settings, self.state
         looked_at_from = settings.pending_bytes_max // _LOOKED_AT_FROM
-        state.must_check_limits = settings.total_bytes_max > 0 or state.unsynced_bytes > looked_at_from
+        state.must_check_limits = (
+            settings.total_bytes_max > 0 or state.appended_bytes - state.synced_bytes > looked_at_from
+        )
 
     def sync(self) -> int:
         """Write and sync at once."""

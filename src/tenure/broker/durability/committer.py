@@ -129,7 +129,7 @@ class Committer:
         if self.engine.changed_topics and not self._finishing:
             self._attend()
         self.engine.turn_ms = self.engine.last_now_ms = 0  # the next turn has a time of its own
-        if self._broken():
+        if (self.failed is not None or self.engine.log.failed is not None) and self._broken():
             return
         try:
             self.engine.write()
@@ -141,9 +141,11 @@ class Committer:
 
     def _resolve_written(self) -> None:
         """Answer those who wait for the write; without a grant, let them wait for the sync."""
+        if not self._write_waiters:
+            return
         if not self._beats or self.has_grant():
             _resolve(self._write_waiters, self.engine.log.written_batch)
-        elif self._write_waiters:
+        else:
             self._sync_waiters = deque(merge(self._sync_waiters, self._write_waiters, key=itemgetter(0)))
             self._write_waiters.clear()
 
