@@ -8,7 +8,7 @@ caller may send a thousand commands and then wait for one write; a caller that a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, KeysView
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -327,6 +327,27 @@ class Broker(CommandMethods):
     def topics(self, *, prefix: str = "", limit: int = 100, cursor: str | None = None) -> Page[str]:
         """Return names of topics, in order."""
         return self._look(ListTopics(prefix=prefix, limit=limit, cursor=cursor))
+
+    @property
+    def topic_names(self) -> KeysView[str]:
+        """The names of all topics: a view, which stays up to date."""
+        return self._state.topics.keys()
+
+    @property
+    def router_names(self) -> KeysView[str]:
+        """The names of all routers: a view, which stays up to date."""
+        return self._state.routers.keys()
+
+    @property
+    def idempotency_keys_count(self) -> int:
+        """How many idempotency keys are remembered, of all topics."""
+        return self._state.idempotency_keys
+
+    def ended(self, topic: str) -> tuple[int, int]:
+        """Return how many jobs of a queue expired, and how many were lost; (0, 0) where there is no such queue."""
+        self._serving.check_open()
+        found = self._state.find(check_topic_name(topic))
+        return (found.queue.expired, found.queue.lost) if found is not None and found.queue is not None else (0, 0)
 
     def idempotency_keys(self, topic: str) -> int:
         """Return how many idempotency keys a topic remembers now; 0 where there is no such topic."""

@@ -11,13 +11,14 @@ from typing import Any, TypeVar
 
 from msgspec.structs import force_setattr
 
+from tenure.broker.broker import Broker
 from tenure.contract.bounds import Bounds
 from tenure.contract.commands import Command
 from tenure.contract.names import check_topic_name
 from tenure.http.api.app import Call, Handler
 from tenure.http.api.body import Reader
 from tenure.http.api.context import Context
-from tenure.http.api.shares import share_of
+from tenure.http.api.shares import Shares
 from tenure.http.wire.message import Later, Render
 
 __all__ = ["BoundsOf", "Build", "built", "command", "decoder", "reaching", "sharing"]
@@ -26,7 +27,7 @@ R = TypeVar("R")
 C = TypeVar("C", bound=Command[Any])
 Build = Callable[[Context, Call], Command[R]]
 """Make the command of a call. Raises what refuses the call."""
-BoundsOf = Callable[[Context, Call], Bounds | None]
+BoundsOf = Callable[[Call, Shares | None, Broker], Bounds | None]
 """Return the bounds of a caller, or None where there are none."""
 
 
@@ -49,22 +50,21 @@ def built(
     """
 
     def handle(context: Context, call: Call) -> Later[R]:
-        asked = build(context, call)
-        return Later(
-            context.broker.run(asked, None if bounds is None else bounds(context, call)), render, ends_with_peer
-        )
+        asked, broker = build(context, call), context.broker
+        within = None if bounds is None else bounds(call, context.shares, broker)
+        return Later(broker.run(asked, within), render, ends_with_peer)
 
     return handle
 
 
-def reaching(_: Context, call: Call) -> Bounds | None:
+def reaching(call: Call, shares: Shares | None, broker: Broker) -> Bounds | None:
     """Return the bounds of a caller whose key does not reach every name."""
     return None if call.key is None else Bounds(reaches=call.key.allows)
 
 
-def sharing(context: Context, call: Call) -> Bounds | None:
+def sharing(call: Call, shares: Shares | None, broker: Broker) -> Bounds | None:
     """Return the bounds of a caller that has a share of what all use up."""
-    share = share_of(context, call)
+    share = shares.of(call.key, broker) if call.key is not None and shares is not None else None
     return None if share is None else Bounds(share=share)
 
 

@@ -100,7 +100,7 @@ class Context:
     @property
     def topics_count(self) -> int:
         """The number of topics."""
-        return len(self.broker._state.topics)
+        return len(self.broker.topic_names)
 
     @property
     def started_ms(self) -> int:

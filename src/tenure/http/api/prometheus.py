@@ -119,7 +119,7 @@ class Exposition:
                     for gauge, family in gauges.items():
                         family.samples.append(("", label, getattr(about.queue, gauge)))
                     dead.samples.append(("", label, about.queue.dead_lettered))
-                    for family, ended in zip((expired, lost), _ended(broker, name), strict=True):
+                    for family, ended in zip((expired, lost), broker.ended(name), strict=True):
                         family.samples.append(("", label, ended))
 
         shown = names[: self._topics_max]
@@ -130,14 +130,6 @@ class Exposition:
         omitted = Family("tenure_topics_omitted", "gauge", "Topics without numbers of their own here.")
         omitted.samples.append(("", {}, max(0, len(names) - self._topics_max)))
         return [count, omitted, *sizes.values(), *gauges.values(), dead, expired, lost]
-
-
-def _ended(broker: Broker, name: str) -> tuple[int, int]:
-    """Return how many jobs of a queue expired and how many were lost; both are in the state and in no reply of the
-    contract.
-    """
-    topic = broker._state.find(name)
-    return (topic.queue.expired, topic.queue.lost) if topic is not None and topic.queue is not None else (0, 0)
 
 
 def totals(broker: Broker) -> Iterator[Family]:

@@ -24,12 +24,10 @@ from tenure.broker.broker import Broker
 from tenure.contract.share import Share, Unsynced
 from tenure.core.state.router import Router
 from tenure.errors import Overloaded
-from tenure.http.api.app import Call
-from tenure.http.api.context import Context
 from tenure.http.api.keys import Key
 from tenure.http.settings import ServerSettings
 
-__all__ = ["KeyShare", "Shares", "Tally", "share_of", "share_used_up"]
+__all__ = ["KeyShare", "Shares", "Tally", "share_used_up"]
 
 _RECOUNT_S: Final = 1.0
 _MAKERS_MIN: Final = 1_000
@@ -97,34 +95,35 @@ class KeyShare(Share):
     def __init__(
         self, key: Key, broker: Broker, settings: ServerSettings, *, unsynced: Unsynced, now_s: Callable[[], float]
     ) -> None:
-        state, engine, own = broker._state, settings.engine, key.prefixes is not None
+        engine, own = settings.engine, key.prefixes is not None
+        all_topics, all_routers = broker.topic_names, broker.router_names
         self.key = key
         self._unsynced = unsynced
         self._percent = settings.key_share_percent
 
         def topics() -> Iterable[str]:
-            return filter(key.allows, state.topics)
+            return filter(key.allows, all_topics)
 
         def routers() -> Iterable[str]:
-            return filter(key.allows, state.routers)
+            return filter(key.allows, all_routers)
 
         self._topics = Tally(
             settings.share_of(engine.topics_max),
-            total=lambda: len(state.topics),
-            alive=lambda name: name in state.topics,
+            total=lambda: len(all_topics),
+            alive=lambda name: name in all_topics,
             names=topics if own else None,
             now_s=now_s,
         )
         self._routers = Tally(
             settings.share_of(engine.routers_max),
-            total=lambda: len(state.routers),
-            alive=lambda name: name in state.routers,
+            total=lambda: len(all_routers),
+            alive=lambda name: name in all_routers,
             names=routers if own else None,
             now_s=now_s,
         )
         self._keys = Tally(
             settings.share_of(engine.idempotency_keys_max),
-            total=lambda: state.idempotency_keys,
+            total=lambda: broker.idempotency_keys_count,
             alive=broker.idempotency_keys,
             names=topics if own else None,
             now_s=now_s,
@@ -199,8 +198,8 @@ class Shares:
         """Note which key makes a router; the name of a router that is within some prefixes says it by itself."""
         if key.prefixes is None:
             self._makers[router] = key
-            if len(self._makers) > 2 * len(broker._state.routers) + _MAKERS_MIN:
-                self._makers = {name: maker for name, maker in self._makers.items() if name in broker._state.routers}
+            if len(self._makers) > 2 * len(broker.router_names) + _MAKERS_MIN:
+                self._makers = {name: maker for name, maker in self._makers.items() if name in broker.router_names}
 
     def owner_of(self, router: Router) -> Unsynced | None:
         """Return the account of the owner of a router; None where it is not known, or has no limit."""
@@ -233,13 +232,6 @@ class Shares:
 def _owner(key: Key) -> tuple[str, ...] | str:
     """Return the name of the account of a key."""
     return key.id if key.prefixes is None else tuple(sorted(key.prefixes))
-
-
-def share_of(context: Context, call: Call) -> KeyShare | None:
-    """Return the share of the caller's key, or None where it has no limit."""
-    if call.key is None or context.shares is None:
-        return None
-    return context.shares.of(call.key, context.broker)
 
 
 def share_used_up(most: int, advice: str, *, percent: int, of: str) -> Overloaded:

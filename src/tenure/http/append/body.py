@@ -51,9 +51,10 @@ def _read_whole(body: Body, records_max: int) -> Append | None:
         raise invalid_body(error) from None
     except msgspec.DecodeError:
         return None
-    check_count(len(parsed.records), records_max)
+    if len(parsed.records) > records_max:
+        check_count(len(parsed.records), records_max)
     datas = [bytes(record.data) for record in parsed.records]
-    if not _is_all_parsed(body, parsed) or not _are_shallow(datas):
+    if not _is_all_parsed(body, parsed) or (len(body) > 2 * DEPTH_MAX and not _are_shallow(datas)):
         return None
     if parsed.config is not None:
         check_wholes(parsed.config, "config")

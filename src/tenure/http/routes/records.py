@@ -51,7 +51,7 @@ def _produce(context: Context, call: Call, given: Append, *, with_seqs: bool) ->
     if body.config is not None and body.config.dead_letter is not None:
         check_name(call, check_topic_name(body.config.dead_letter))
     may_create = body.config is None or may_configure(call)
-    key = body.idempotency_key
+    key, broker = body.idempotency_key, context.broker
     try:
         produce = commands.Append(
             topic=call.names["topic"],
@@ -63,7 +63,7 @@ def _produce(context: Context, call: Call, given: Append, *, with_seqs: bool) ->
             create=body.create and may_create,
             config=None if body.config is None else config_fields(body.config),
         )
-        answer = context.broker.run(produce, sharing(context, call))
+        answer = broker.run(produce, sharing(call, context.shares, broker))
     except NotFound:
         if may_create or not body.create:
             raise
@@ -80,7 +80,10 @@ def _no_admin(topic: str) -> Denied:
 
 
 def _produced(call: Call, produced: Produced, fsync_ms: float) -> Response:
-    seqs = b'"seqs":[%b],' % b",".join([b"%d" % seq for seq in produced.seqs])
+    if produced.count == 1:
+        seqs = b'"seqs":[%d],' % produced.first_seq
+    else:
+        seqs = b'"seqs":[%b],' % b",".join([b"%d" % seq for seq in produced.seqs])
     return _produced_without_seqs(call, produced, fsync_ms, seqs=seqs)
 
 

@@ -8,10 +8,11 @@ from tenure.errors import Invalid, NotFound
 from tenure.http.api.app import Call, Route
 from tenure.http.api.auth import check_name
 from tenure.http.api.body import U64_MAX, Reader
+from tenure.http.api.command import sharing
 from tenure.http.api.context import Context
 from tenure.http.api.query import Query
 from tenure.http.api.render import reply
-from tenure.http.api.shares import share_of, share_used_up
+from tenure.http.api.shares import share_used_up
 from tenure.http.streams import sse
 from tenure.http.streams.shared import streams_of
 from tenure.http.streams.watch import Following, decode_cursors, following_of
@@ -64,7 +65,11 @@ def create(context: Context, call: Call) -> Response:
 def _check_share(context: Context, call: Call) -> None:
     """Raise Overloaded where the caller's key has as many sessions as its share allows."""
     settings = context.settings
-    most = settings.share_of(settings.watch_sessions_max) if share_of(context, call) is not None else 0
+    most = (
+        settings.share_of(settings.watch_sessions_max)
+        if sharing(call, context.shares, context.broker) is not None
+        else 0
+    )
     if 0 < most <= streams_of(context).sessions.owned(call.key_id):
         advice = "watch sessions: leave some unread until they are forgotten, or follow more topics in one"
         raise share_used_up(most, advice, percent=settings.key_share_percent, of="watch_sessions_max")
