@@ -225,7 +225,7 @@ class Life:
             self.clock.advance(WAIT_MS + 1)
             await turn()
             self.log.gate.set()
-            await self.broker.synced()
+            await self._settled()
         await turn()
         if self.caller == "dropped" and self.answer is not None:  # it awaits at last
             self.task = asyncio.ensure_future(self._await(self.answer))
@@ -241,6 +241,14 @@ class Life:
         self._check_jobs()
         self.log.gate.set()
         await self.broker.close()
+
+    async def _settled(self) -> None:
+        """Wait for every sync that is asked for; that of a claim may be followed by that of a later deadline."""
+        for _ in range(10):
+            await self.broker.synced()
+            await turn()
+            if not self.broker._serving.claims._waiting:
+                break
 
     def _check_jobs(self) -> None:
         """A job is held by who got it: the waiting caller, the other worker, or nobody."""

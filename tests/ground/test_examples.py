@@ -15,6 +15,8 @@ from tests.ground.test_public_names import PUBLIC
 
 # Handed out by another class, whose example shows them at work.
 SHOWN_BY = {
+    "tenure.broker.Bounds": "the bounds of a server's callers, which users have no reason to write",
+    "tenure.broker.OpenAnswer": "Answer",
     "tenure.broker.Share": "a limit of the server's own, which users have no reason to write",
     "tenure.broker.Unsynced": "an account of the server's own, beside its shares",
     "tenure.buffer.Batch": "Consumer",

@@ -7,11 +7,12 @@ directory, a disk or a log for `Broker.open` comes from `tenure.log`.
 
 from __future__ import annotations
 
-from tenure.broker.answer import Answer
+from tenure.broker.answer import Answer, OpenAnswer
 from tenure.broker.broker import Broker
 from tenure.broker.observing.metrics import Metrics
 from tenure.broker.serving.streams import Subscription, WorkStream
-from tenure.contract.commands import Claim, Command
+from tenure.contract.bounds import Bounds
+from tenure.contract.commands import Command
 from tenure.contract.options import AppendOptions, ClaimOptions, LeaseOptions, RedriveOptions, RouterOptions
 from tenure.contract.records import Record, Stored
 from tenure.contract.repeat import Repeat
@@ -55,8 +56,8 @@ __all__ = [
     "AppendOptions",
     "BackoffInfo",
     "BegunJob",
+    "Bounds",
     "Broker",
-    "Claim",
     "ClaimOptions",
     "Command",
     "ConfigInfo",
@@ -76,6 +77,7 @@ __all__ = [
     "Lifecycle",
     "Match",
     "Metrics",
+    "OpenAnswer",
     "Page",
     "Produced",
     "QueueCounts",
