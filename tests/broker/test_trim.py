@@ -305,3 +305,48 @@ def test_a_full_disk_looks_at_each_topic_of_the_oldest_segment_once(monkeypatch:
     run.delete_records(engine, "t99", before_seq=2)
     run.delete_records(engine, "filler", before_seq=1 << 40)
     assert trim_due(engine)
+
+
+def oldest_ready_ms(engine: Engine) -> int:
+    counts = run.topic_info(engine, "q").queue
+    assert counts is not None
+    assert counts.oldest_ready_ms is not None
+    return counts.oldest_ready_ms
+
+
+def test_the_age_of_the_next_job_is_right_to_a_hundredth_after_its_frame_was_merged() -> None:
+    """A day of jobs, one every ten seconds, that are rewritten over and over and worked off from the oldest."""
+    clock = ManualClock()
+    settings = Settings(segment_bytes=1 << 14, spare_segments=1, trim_step_bytes=1 << 20)
+    engine = Engine(MemoryLog(segment_bytes=settings.segment_bytes), clock=clock, settings=settings)
+    engine.recover()
+    run.put_topic(engine, "q", {"type": "queue"})
+    appended = []
+    for _ in range(8_640):
+        appended.append(clock.wall_ms())
+        run.produce(engine, "q", [b"x"])
+        engine.write()
+        trim(engine)
+        clock.advance(10_000)
+    frames = sum(len(entry.firsts) for entry in engine.state.topics["q"].frame_index)
+    assert frames < 8_640 / 2, "most were merged"
+    for seq in range(1, 8_641, 7):
+        age_ms, shown_ms = clock.wall_ms() - appended[seq - 1], oldest_ready_ms(engine)
+        assert age_ms - max(1_000, age_ms // 100) <= shown_ms <= age_ms
+        assert run.claim(engine, "q", node="w", max_count=7, auto_ack=True).reply.seqs[0] == seq
+        if seq % 70 == 1:
+            trim(engine)
+
+
+def test_a_job_that_comes_back_is_as_old_as_its_append(clock: ManualClock) -> None:
+    engine = Engine(MemoryLog(), clock=clock, settings=SMALL)
+    engine.recover()
+    run.put_topic(engine, "q", {"type": "queue", "lease_ms": 3_600_000})
+    for data in (b"1", b"2", b"3"):
+        run.produce(engine, "q", [data])
+        clock.advance(60_000)
+    run.claim(engine, "q", node="w", max_count=2)
+    assert oldest_ready_ms(engine) == 60_000
+    clock.advance(600_000)
+    run.nack(engine, "q", node="w", seqs=[2])
+    assert oldest_ready_ms(engine) == 720_000

@@ -11,6 +11,7 @@ from tenure import Broker
 from tenure.http.api.prometheus import Family, Traffic, as_text, wants_json
 from tenure.http.service import Service
 from tenure.http.settings import ServerSettings
+from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tests.http.conftest import Site
 
@@ -146,3 +147,38 @@ def test_labels_are_escaped():
 )
 def test_json_comes_only_where_it_is_asked_for(accept: str, expected: bool):
     assert wants_json(accept) is expected
+
+
+class ReadCountingLog(MemoryLog):
+    """A log that counts how often something is read of it."""
+
+    reads = 0
+
+    def read(self, location: int) -> tuple[int, int, bytes]:
+        self.reads += 1
+        return super().read(location)
+
+    def check(self, location: int) -> tuple[int, int]:
+        self.reads += 1
+        return super().check(location)
+
+    def read_part(self, location: int, start: int, count: int) -> bytes:
+        self.reads += 1
+        return super().read_part(location, start, count)
+
+
+@pytest.mark.parametrize("path", ["/v0/topics?page_size=1000", "/v0/topics/q3", "/v0/topics/q3/strip", "/v0/metrics"])
+async def test_a_look_at_many_queues_of_large_jobs_reads_none_of_them(clock: ManualClock, path: str):
+    log = ReadCountingLog()
+    async with await Broker.open(log, clock=clock) as broker:
+        for number in range(20):
+            await broker.put_topic(f"q{number}", {"type": "queue"})
+            await broker.produce(f"q{number}", [b"x" * ((1 << 20) - 200)])
+        clock.advance(3_000)
+        log.reads = 0
+        reply = await make(broker, clock).get(path, headers=LOCAL)
+        assert reply.status == 200
+        assert re.search(rb'oldest_ready_ms(":|{topic="q3"} )3000', reply.raw)
+        assert log.reads == 0
+        await broker.claim("q3", node="w")
+        assert log.reads > 0, "where a job is handed out, its payload is read"

@@ -140,7 +140,7 @@ def _carried(engine: Engine, topic: Topic, records: _Records) -> Iterator[Carrie
     size = 0
     for place, runs in _wanted(topic):
         frame = records.frame(place)
-        if taken and (size >= _BATCH_BYTES or not fits(topic, taken[0], place, frame)):
+        if taken and (size >= _BATCH_BYTES or not fits(topic, taken[0], place, frame, now_ms=engine.now())):
             yield _joined(engine, topic, taken)
             taken, size = [], 0
         taken.append((place, frame, runs))

@@ -24,7 +24,17 @@ from tenure.core.state.snapshot import count_items, dump_topic
 from tenure.core.state.topic import Topic
 from tenure.errors import Corrupt
 
-__all__ = ["PATIENCE_MS", "Taken", "carried", "fits", "is_all_deferred", "is_based_on_oldest", "trim_due", "trim_step"]
+__all__ = [
+    "PATIENCE_MS",
+    "Taken",
+    "carried",
+    "fits",
+    "is_all_deferred",
+    "is_based_on_oldest",
+    "merged_spread_ms",
+    "trim_due",
+    "trim_step",
+]
 
 Taken = tuple[FramePlace, Frame, list[int]]
 """A frame, where it lies, and the runs of its seqs that are still wanted."""
@@ -32,6 +42,7 @@ Taken = tuple[FramePlace, Frame, list[int]]
 PATIENCE_MS = 60_000
 """How long reads of a segment must have been refused by the disk before their payload is given up with the segment."""
 _SPREAD_MS = 1_000
+_SPREAD_PARTS = 100
 _LOOK_BYTES = 64
 _RUNS_SHOWN = 20
 _logger = logging.getLogger("tenure.broker")
@@ -181,6 +192,7 @@ def _carry_frames(engine: Engine, topic: Topic, entry: SegmentIndex, budget: _Bu
     """
     taken: list[Taken] = []
     missing: list[int] = []
+    now_ms = engine.now()
     index, firsts = max(bisect_right(entry.firsts, topic.floor) - 1, 0), entry.firsts
     start = index
     while index < len(firsts) and (index == start or not budget.is_spent()):
@@ -189,7 +201,7 @@ def _carry_frames(engine: Engine, topic: Topic, entry: SegmentIndex, budget: _Bu
         budget.left_bytes -= _LOOK_BYTES
         if alive:
             frame, is_read = _frame(engine, topic, place, end=alive[-2] + alive[-1])
-            if taken and not fits(topic, taken[0], place, frame):
+            if taken and not fits(topic, taken[0], place, frame, now_ms=now_ms):
                 break
             if isinstance(frame, LargeFrame) and place[2] >= 2 * engine.settings.trim_step_bytes:
                 if not taken:
@@ -204,7 +216,7 @@ def _carry_frames(engine: Engine, topic: Topic, entry: SegmentIndex, budget: _Bu
     if not taken:
         topic.cut_frames(firsts[0], end)
         return
-    event = carried(engine.now(), topic, taken, lo=firsts[0], hi=end)
+    event = carried(now_ms, topic, taken, lo=firsts[0], hi=end)
     engine.rewrite(event)
     if missing:
         _logger.warning("topic %s: the payload of seqs %s is lost: %s", topic.name, _spelled(missing), event.lost)
@@ -258,18 +270,28 @@ def _alive(topic: Topic, entry: SegmentIndex, index: int) -> list[int]:
     return topic.live_runs(entry.firsts[index], end)
 
 
-def fits(topic: Topic, first: Taken, place: FramePlace, frame: Frame) -> bool:
-    """Return whether a frame may be merged with others: of the same layout, lost with lost, and where a TTL counts
-    their age, of about one age.
+def fits(topic: Topic, first: Taken, place: FramePlace, frame: Frame, *, now_ms: int) -> bool:
+    """Return whether a frame may be merged with others: of the same layout, lost with lost, and of about one age.
 
-    A frame has the age of its youngest record, so all of it is evicted that much later than its oldest record should
-    be. The age is compared with the oldest record: from neighbour to neighbour, and from one rewrite to the next, the
-    differences would add up.
+    A frame has the age of its youngest record. The age is compared with the oldest record: from neighbour to neighbour,
+    and from one rewrite to the next, the differences would add up.
     """
     if (first[1].plain, first[1].lost is None) != (frame.plain, frame.lost is None):
         return False
     oldest_ms = first[0][3] if first[1].ats_ms is None else first[1].ats_ms[0]
-    return not topic.config.ttl_ms or place[3] - oldest_ms <= max(_SPREAD_MS, topic.config.ttl_ms // 100)
+    return place[3] - oldest_ms <= merged_spread_ms(topic, now_ms - oldest_ms)
+
+
+def merged_spread_ms(topic: Topic, age_ms: int) -> int:
+    """Return by how much younger than its oldest record, of that age, the youngest of a merged frame may be.
+
+    With a TTL all of the frame is evicted that much later than its oldest record should be; and it bounds how much too
+    young the next job of a queue is shown. As it grows with the age, there are few frames, however many the ages.
+    """
+    spread_ms = age_ms // _SPREAD_PARTS
+    if topic.config.ttl_ms:
+        spread_ms = min(spread_ms, topic.config.ttl_ms // _SPREAD_PARTS)
+    return max(_SPREAD_MS, spread_ms)
 
 
 def carried(now_ms: int, topic: Topic, taken: list[Taken], *, lo: int, hi: int) -> Carried:

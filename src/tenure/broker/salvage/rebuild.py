@@ -136,7 +136,7 @@ def _write_records(engine: Engine, gathered: GatheredTopic, revisit: Revisit, pr
         except (Corrupt, OSError) as error:
             problems.append(_problem(place[1], str(error), topic=topic.id))
             continue
-        if taken and (size >= _BATCH_BYTES or not fits(topic, taken[0], place, frame)):
+        if taken and (size >= _BATCH_BYTES or not fits(topic, taken[0], place, frame, now_ms=engine.now())):
             written.update(_carry(engine, topic, taken))
             taken, size = [], 0
         taken.append((place, frame, runs))

@@ -56,7 +56,7 @@ def strip(state: State, command: Strip, now_ms: int, payloads: Payloads) -> Step
         head_seq=topic.head_seq,
         count=topic.count,
         config=config_info(topic.config),
-        queue=queue_info(state, topic, queue, now_ms + offset_ms, payloads),
+        queue=queue_info(state, topic, queue, now_ms),
         head=_describe_all(queue, first, offset_ms),
         tail=_describe_all(queue, last, offset_ms),
         next=_describe_all(queue, [upcoming], offset_ms)[0] if upcoming is not None else None,
