@@ -23,10 +23,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Size of a segment file; a larger append gets a segment of its own."""
     sync_interval_ms: int = 50
     """Writes that nobody waits for are synced within this time."""
-    inline_sync_us: int = 500
-    """While most syncs take no longer than this, a small one is waited for on the loop and not in a thread. One in 16
-    that takes twenty times as long ends that. 0: always in a thread.
-    """
     clock_check_ms: int = 1_000
     """While something waits for time to pass, the clocks are looked at this often: one may have been set, or the
     machine suspended.

@@ -8,10 +8,10 @@ from typing import Any, cast
 from tenure.broker.durability.committer import Committer
 from tenure.broker.engine import Engine
 from tenure.core.level import Level
-from tenure.log.memory import MemoryLog
 from tenure.settings import Settings
 from tenure.testing.clock import ManualClock
 from tests.kit import run
+from tests.kit.brokers import GatedLog
 
 
 class Planned:
@@ -50,7 +50,7 @@ class StillLoop:
 
 
 def opened() -> tuple[Engine, Committer, StillLoop]:
-    engine = Engine(MemoryLog(), clock=ManualClock(), settings=Settings(sync_interval_ms=50))
+    engine = Engine(GatedLog(), clock=ManualClock(), settings=Settings(sync_interval_ms=50))
     engine.recover()
     loop = StillLoop()
     return engine, Committer(engine, cast(Any, loop), lambda: None), loop

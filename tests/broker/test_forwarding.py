@@ -17,9 +17,7 @@ from tests.kit.brokers import GatedLog, datas, make_queue, read, turn
 
 PENDING = 1_000
 STEP = 100
-SETTINGS = Settings(
-    router_pending_bytes_max=PENDING, router_step_bytes=STEP, pending_bytes_max=20_000, inline_sync_us=0
-)
+SETTINGS = Settings(router_pending_bytes_max=PENDING, router_step_bytes=STEP, pending_bytes_max=20_000)
 RECORD = b"x" * 80
 COPY_BYTES = 100
 """More than a copy of a record takes."""

@@ -28,7 +28,7 @@ from tests.kit import run
 from tests.kit.brokers import start, turn
 from tests.kit.versions import NEWER, OLDER, ROUTERS_KINDS
 
-TINY = Settings(segment_bytes=2048, spare_segments=1, trim_step_bytes=300, inline_sync_us=0)
+TINY = Settings(segment_bytes=2048, spare_segments=1, trim_step_bytes=300)
 
 
 def log_of(disk: Disk, known: Sequence[Feature]) -> FileLog:

@@ -21,7 +21,6 @@ ENGINE = Settings(
     router_pending_bytes_max=2_000,
     router_step_bytes=500,
     routers_per_source_max=12,
-    inline_sync_us=0,
 )
 SHARE = 10_000
 UNCOUNTED = 5_000

@@ -99,7 +99,7 @@ class GatedLog(MemoryLog):
 
     def begin_sync(self) -> Sync:
         sync = super().begin_sync()
-        sync.run = self._pass  # type: ignore[method-assign]
+        sync.run, sync.is_instant = self._pass, False  # type: ignore[method-assign, misc]
         return sync
 
     def _pass(self) -> None:

@@ -64,7 +64,6 @@ def random_settings(random: Random) -> Settings:
     return Settings(
         segment_bytes=pick((2048, 4096, 4096, 16384)),
         sync_interval_ms=pick((1, 50, 50, 400)),
-        inline_sync_us=0,  # how long a sync takes by the machine's clock must not decide what happens
         checkpoint_bytes=pick((500, 3_000, 20_000, 1 << 30)),
         frame_cache_bytes=pick((1, 1, 4096)),
         spare_segments=pick((1, 1, 2)),

@@ -22,6 +22,27 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Disk:
     return PosixDisk(tmp_path / "root") if request.param == "files" else SimDisk(1)
 
 
+def test_a_disk_is_memory_where_the_file_system_of_its_directory_is(tmp_path: Path) -> None:
+    """As another program says it, of the tests' own directory and of the one that Linux keeps in memory."""
+    for path in (tmp_path, Path("/dev/shm")):
+        if path.is_dir():
+            kind = subprocess.run(["stat", "-f", "-c", "%T", path], check=True, capture_output=True, text=True).stdout
+            assert PosixDisk(path).is_memory is (kind.strip() in ("tmpfs", "ramfs"))
+    assert not SimDisk().is_memory
+
+
+def test_a_disk_is_no_memory_where_the_kernel_does_not_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounted = "36 35 0:7 / /elsewhere rw,noatime shared:1 - tmpfs tmpfs rw"
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: mounted)
+    assert not PosixDisk(tmp_path).is_memory
+
+    def refuse(*_: object, **__: object) -> str:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    assert not PosixDisk(tmp_path).is_memory
+
+
 def test_a_file_is_created_written_read_and_cut(disk: Disk) -> None:
     disk.mkdir("d")
     disk.mkdir("d")

@@ -11,6 +11,7 @@ import errno
 import fcntl
 import os
 import stat
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -26,6 +27,7 @@ LOCK_NAME = "lock"
 # Only the owner may read payloads, also where the umask of the process is wider.
 _FILE_MODE = 0o600
 _DIRECTORY_MODE = 0o700
+_MEMORY_SYSTEMS = frozenset({"tmpfs", "ramfs"})
 
 
 class Files(Protocol):
@@ -90,6 +92,10 @@ class Disk(Protocol):
         """Return once the names in a directory are durable; ``""`` is the root."""
 
     def free_bytes(self) -> int: ...
+
+    @property
+    def is_memory(self) -> bool:
+        """Whether no device is behind this directory: a sync of it returns at once, and always will."""
 
 
 def write_whole(disk: Disk, file: File, data: bytes, *, offset: int) -> None:
@@ -246,6 +252,10 @@ class PosixDisk:
         found = os.fstatvfs(self._root)
         return found.f_bavail * found.f_frsize
 
+    @cached_property
+    def is_memory(self) -> bool:
+        return _file_system(self._identity[0]) in _MEMORY_SYSTEMS
+
 
 def open_directory(path: str | Path) -> PosixDisk:
     """Return the disk of a data directory, made where it is not there. Raises Closed where it cannot be used."""
@@ -253,6 +263,19 @@ def open_directory(path: str | Path) -> PosixDisk:
         return PosixDisk(path)
     except OSError as error:
         raise Closed(f"{path} cannot be used as a data directory: {error.strerror}", code="unwritable") from error
+
+
+def _file_system(device: int) -> str:
+    """Return the type of the mounted file system with this device number, empty where the kernel does not say."""
+    number = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    for fields, _, about in (line.partition(" - ") for line in lines):
+        if fields.split()[2] == number:
+            return about.split()[0]
+    return ""
 
 
 def _sync_path(path: Path) -> None:

@@ -55,8 +55,8 @@ class Sync(Protocol):
     """One request for durability: begun and ended by the owner of the log, run by any thread."""
 
     @property
-    def is_brief(self) -> bool:
-        """Return whether this sync is as short as one can be: the owner may run it inline where the disk is fast."""
+    def is_instant(self) -> bool:
+        """Return whether this sync waits for nothing: then the owner may run it itself."""
 
     def run(self) -> None:
         """Wait for the disk; never raises, :meth:`Log.end_sync` reports the outcome."""

@@ -30,7 +30,7 @@ class _Segment:
 
 
 class _MemorySync:
-    is_brief = True
+    is_instant = True
 
     def __init__(self, batch: int) -> None:
         self.batch = batch

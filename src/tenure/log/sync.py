@@ -23,11 +23,7 @@ from tenure.log.disk import Disk, File
 from tenure.log.segment import SEGMENTS, segment_name
 from tenure.log.spare_segments import unpublished_name
 
-__all__ = ["BRIEF_BYTES_MAX", "FileSync", "Goal", "Removal", "Roll", "Syncs"]
-
-
-BRIEF_BYTES_MAX = 128 * 1024
-"""How many bytes a disk writes in about the time that an empty sync takes."""
+__all__ = ["FileSync", "Goal", "Removal", "Roll", "Syncs"]
 
 
 class Roll:
@@ -73,7 +69,7 @@ class Goal(NamedTuple):
 class FileSync:
     """One sync: what it makes durable, and how it went."""
 
-    __slots__ = ("_file", "_syncs", "error", "fresh_bytes", "goal", "removals", "rolls", "segment")
+    __slots__ = ("_file", "_syncs", "error", "goal", "removals", "rolls", "segment")
 
     def __init__(
         self,
@@ -82,7 +78,6 @@ class FileSync:
         *,
         segment: int,
         goal: Goal,
-        fresh_bytes: int,
         rolls: Sequence[Roll],
         removals: Sequence[Removal],
     ) -> None:
@@ -90,16 +85,13 @@ class FileSync:
         self._file = file
         self.segment = segment
         self.goal = goal
-        #: Written since the sync before this one was begun.
-        self.fresh_bytes = fresh_bytes
         self.rolls = rolls
         self.removals = removals
         self.error: OSError | TenureError | None = None
 
     @property
-    def is_brief(self) -> bool:
-        is_small = self.fresh_bytes <= BRIEF_BYTES_MAX and not self.rolls and not self.removals
-        return is_small and self.goal.carry is None
+    def is_instant(self) -> bool:
+        return self._syncs.disk.is_memory and not self.rolls and not self.removals and self.goal.carry is None
 
     def run(self) -> None:
         if self._file is None:
@@ -153,11 +145,10 @@ class Syncs:
         *,
         segment: int,
         goal: Goal,
-        fresh_bytes: int,
         rolls: Sequence[Roll],
         removals: Sequence[Removal],
     ) -> FileSync:
-        sync = FileSync(self, file, segment=segment, goal=goal, fresh_bytes=fresh_bytes, rolls=rolls, removals=removals)
+        sync = FileSync(self, file, segment=segment, goal=goal, rolls=rolls, removals=removals)
         self._under_way.append(sync)
         return sync
 

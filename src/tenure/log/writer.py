@@ -82,7 +82,6 @@ class SegmentWriter:
         #: Where the last seal ends: while the log ends there, it needs no other.
         self._sealed_at = -1
         #: Where the log ended when the last sync was begun.
-        self._sync_begun_at = 0
         # The segment being written. An append fits below _limit; -1 sends every append to the slow path. The file
         # may be longer than _capacity, for what reclaims space.
         self._file: File = -1
@@ -194,12 +193,10 @@ class SegmentWriter:
         goal = self._goal() if file is not None else Goal(self.written_batch, segment)
         rolls = tuple(self._rolls) if self._rolls else ()
         removals = tuple(each for each in self._removals if each.batch <= goal.batch) if self._removals else ()
-        begun, self._sync_begun_at = self._sync_begun_at, self._base + self._written_end
         return self._syncs.begin(
             file,
             segment=segment,
             goal=goal,
-            fresh_bytes=self._sync_begun_at - begun,
             rolls=rolls,
             removals=removals,
         )

@@ -141,6 +141,8 @@ class SimDisk:
 
     # The interface of Disk
 
+    is_memory = False  # as of the disk that it stands for
+
     def lock(self) -> None:
         self._step("lock")
         if self._locked:

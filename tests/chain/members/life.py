@@ -91,7 +91,6 @@ def _engine_settings(random: Random, *, collects: bool) -> Settings:
     return Settings(
         segment_bytes=random.choice((2_048, 8_192)),
         checkpoint_bytes=random.choice((500, 4_000)) if collects else 256 * _MIB,
-        inline_sync_us=0,
         sync_interval_ms=20,
         suspects_wait_ms=random.choice((100, 1_000, 30_000)),
         begun_retry_ms=100,

@@ -1,8 +1,9 @@
 """Group commit: when the log is written and synced, and which answers resolve by that.
 
-Everything that was appended in one turn of the loop is written together at its end. A sync runs on the loop where that
-is short, else in a thread of its own; what arrives meanwhile is written and waits for the next sync, so one sync serves
-every produce, ack and claim that waits.
+Everything that was appended in one turn of the loop is written together at its end. A sync runs in a thread of its own:
+any disk stalls at times, for seconds, and the heartbeats that arrive meanwhile must be read in time. Only where nothing
+is behind the log but memory it runs on the loop. What arrives during a sync is written and waits for the next one, so
+one sync serves every produce, ack and claim that waits.
 """
 
 from __future__ import annotations
@@ -11,51 +12,19 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from heapq import merge
 from math import inf
 from operator import itemgetter
 from time import perf_counter
-from typing import Final
 
 from tenure.broker.answer import Answer, Done
+from tenure.broker.durability.sync_thread import SyncThread
 from tenure.broker.engine import Engine
 from tenure.core.level import Level
 from tenure.errors import Indeterminate, NotLeader, TenureError
 from tenure.log.interface import Sync
 
-__all__ = ["Committer", "InlineSync"]
-
-_WINDOW: Final = 16
-_LONG_MAX: Final = _WINDOW // 4
-_STALL_RATIO: Final = 20
-
-
-class InlineSync:
-    """The decision whether a sync may run on the loop, from the durations of the last ones.
-
-    ``short_us`` is the longest that counts as short; with 0 no sync runs on the loop. Most of the last syncs must have
-    been short, and none a stall, which is one of twenty times that.
-    """
-
-    def __init__(self, short_us: int) -> None:
-        self._short_us = short_us
-        self._stall_us = short_us * _STALL_RATIO
-        self._recent: deque[float] = deque([inf] * _WINDOW)
-        self._long = self._stalls = _WINDOW
-
-    def observe(self, took_us: float) -> None:
-        """Record how long the disk took for one sync."""
-        recent = self._recent
-        recent.append(took_us)
-        forgotten_us = recent.popleft()
-        self._long += (took_us > self._short_us) - (forgotten_us > self._short_us)
-        self._stalls += (took_us > self._stall_us) - (forgotten_us > self._stall_us)
-
-    def is_due(self) -> bool:
-        """Return whether a small sync may run on the loop now."""
-        return not self._stalls and self._long <= _LONG_MAX
-
+__all__ = ["Committer"]
 
 logger = logging.getLogger("tenure.broker")
 
@@ -75,8 +44,7 @@ class Committer:
         self.abandon: Callable[[object], None] = lambda _: None
         self._loop = loop
         self._attend = attend
-        self._inline = InlineSync(engine.settings.inline_sync_us)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tenure-sync")
+        self._thread = SyncThread(loop)
         self._write_waiters: deque[tuple[int, Done]] = deque()
         self._sync_waiters: deque[tuple[int, Done]] = deque()
         self.flush_planned = False
@@ -180,18 +148,12 @@ class Committer:
             return
         sync = self.engine.log.begin_sync()
         started = perf_counter()
-        if sync.is_brief and self._inline.is_due():
-            self._run(sync)
+        if sync.is_instant:
+            sync.run()
             self._end_sync(sync, started)
         else:
-            self._syncing = self._loop.run_in_executor(self._thread, self._run, sync)
+            self._syncing = self._loop.run_in_executor(self._thread, sync.run)
             self._syncing.add_done_callback(lambda _: self._end_sync(sync, started))
-
-    def _run(self, sync: Sync) -> None:
-        """Run the disk's part of a sync, on the loop or on the thread."""
-        started = perf_counter()
-        sync.run()
-        self._inline.observe((perf_counter() - started) * 1e6)
 
     def _end_sync(self, sync: Sync, started: float) -> None:
         self._syncing = None
