@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from functools import partial
+from itertools import pairwise
 
 import pytest
 
 from tenure import Broker, Record, Settings
 from tenure.broker import WorkStream
 from tenure.broker.engine import Engine
+from tenure.broker.records import Reader
+from tenure.contract.replies import Settled
 from tenure.core.state.ranges import each, to_runs
 from tenure.log.log import FileLog
+from tenure.log.segment import segment_name
 from tenure.testing import ManualClock, SimDisk
 from tests.broker.test_call_counts import trace
 from tests.kit import run
@@ -120,6 +124,98 @@ def test_a_read_and_a_redrive_read_no_more_than_they_answer_with_or_move() -> No
     before = disk.read_bytes
     assert run.redrive(engine, "dead", limit=1).reply.redriven == 1
     assert disk.read_bytes - before < 60_000
+
+
+def test_a_read_that_leaves_out_large_records_passes_over_no_more_than_a_step_reads() -> None:
+    disk, settings = CountingDisk(1), Settings(diff_bytes_max=30_000, step_bytes_max=30_000)
+    engine = opened(disk, settings)
+    run.put_topic(engine, "log", {"dedupe_node": True})
+    for _ in range(50):
+        run.produce(engine, "log", [b"x" * 10_000], "me")
+    run.produce(engine, "log", [b"y"], "you")
+    engine.sync()
+    engine.log.close()
+    engine = opened(disk, settings)
+    from_seq, looks, found = 0, 0, list[int]()
+    while from_seq < 51:
+        before = disk.read_bytes
+        reply = run.diff(engine, "log", from_seq=from_seq, node="me")
+        assert disk.read_bytes - before < 120_000
+        assert reply.next_from_seq > from_seq
+        found += [record.seq for record in reply.records]
+        from_seq, looks = reply.next_from_seq, looks + 1
+    assert found == [51]
+    assert looks > 10
+
+
+@pytest.mark.parametrize("records", [1, 2, 50])
+def test_what_large_appends_weigh_is_known_without_their_payload(records: int) -> None:
+    """Evicting, deleting and acking some of many appends, each of which is larger than a read that counts as one."""
+    disk, size = CountingDisk(1), 200_000 // records
+    engine = opened(disk)
+    run.put_topic(engine, "t", {})
+    run.put_topic(engine, "q", {"type": "queue"})
+    for _ in range(20):
+        for topic in ("t", "q"):
+            run.produce(engine, topic, [b"x" * size] * records)
+    claimed = run.claim(engine, "q", node="w", max_count=20).reply.seqs
+    engine.sync()
+    engine.log.close()
+    engine, before = opened(disk), disk.read_bytes
+    held = run.topic_info(engine, "t").bytes
+    run.delete_records(engine, "t", seqs=list(range(1, 20 * records, max(records, 2))))
+    assert held - run.topic_info(engine, "t").bytes == 10 * size if records == 1 else 20 * size
+    run.put_topic(engine, "t", {"cap_records": 1})
+    info = run.topic_info(engine, "t")
+    assert (info.count, info.bytes) == (1, size)
+    assert run.ack(engine, "q", node="w", seqs=claimed[1:]).reply.count == len(claimed) - 1
+    assert run.topic_info(engine, "q").bytes == (20 * records - len(claimed) + 1) * size
+    assert disk.read_bytes - before < 41 * 6_000, "one short read for each append"
+
+
+def test_a_damaged_head_of_a_large_append_is_no_table_of_it() -> None:
+    """Whatever bit of the head is flipped: what the index does not agree with is guessed, and nothing raises."""
+    disk = SimDisk(1)
+    engine = opened(disk)
+    run.put_topic(engine, "t", {})
+    run.produce(engine, "t", [b"x" * 30_000, b"y" * 20_000, b"z" * 50_000])
+    engine.sync()
+    topic = engine.state.topics["t"]
+    [entry] = topic.frame_index
+    name = segment_name(entry.segment)
+    for bit in range(entry.offsets[0] * 8, (entry.offsets[0] + 120) * 8):
+        disk.flip_bit(name, bit)
+        reader = Reader(engine.log, 0)
+        sizes = dict(reader.sizes(topic, 1, 4))
+        assert sorted(sizes) == [1, 2, 3]
+        assert min(sizes.values()) >= 0
+        assert sum(sizes.values()) <= 100_000
+        disk.flip_bit(name, bit)
+
+
+async def test_a_reject_of_many_large_jobs_takes_as_many_turns_as_it_has_steps(clock: ManualClock) -> None:
+    settings = Settings(claim_bytes_max=3_500, step_bytes_max=3_500, turn_ms_max=0)
+    async with await Broker.open(clock=clock, settings=settings) as broker:
+        await broker.put_topic("q", {"type": "queue", "dead_letter": "dead"})
+        for _ in range(12):
+            await broker.produce("q", [b'"%s"' % (b"x" * 998)])
+        seqs = [seq for _ in range(4) for seq in (await broker.claim("q", node="w", max_count=9)).seqs]
+        assert len(seqs) == 12
+        rejecting = asyncio.ensure_future(await_it(broker.nack("q", node="w", seqs=seqs, dead=True)))
+        counts = list[int]()
+        while not rejecting.done():
+            counts.append(broker.topic("dead").count if "dead" in broker.topics().items else 0)
+            if counts[-1] == 6 and numbers(broker)["in_flight"] == 6:
+                broker.ack("q", node="w", seqs=[seqs[-1]])
+            await asyncio.sleep(0)
+        reply = await rejecting
+        assert (reply.count, reply.skipped) == (11, [12])
+        assert max(later - first for first, later in pairwise(counts)) == 3
+        assert (broker.topic("dead").count, numbers(broker)["in_flight"]) == (11, 0)
+
+
+async def await_it(answer: Awaitable[Settled]) -> Settled:
+    return await answer
 
 
 async def test_a_stream_gets_all_it_wants_in_several_answers_and_so_do_those_beside_it(clock: ManualClock) -> None:

@@ -22,6 +22,7 @@ from tenure.broker.observing.pins import Pin, mark_time
 from tenure.broker.serving.forwarding import OwnerOf
 from tenure.broker.serving.loop import ServingLoop
 from tenure.broker.serving.streams import Subscription, WorkStream
+from tenure.broker.stepping import Stepping
 from tenure.broker.upgrade import Upgrade
 from tenure.clock import Clock, SystemClock
 from tenure.contract.bounds import Bounds, Reaches
@@ -55,6 +56,7 @@ from tenure.contract.replies import (
     UpgradeStatus,
 )
 from tenure.contract.values import check_whole
+from tenure.core.decide.decision import Behind, Refused
 from tenure.core.decide.table import DECIDES, STEPPED
 from tenure.core.state.router import Router
 from tenure.core.suspects import waiting_count
@@ -200,11 +202,12 @@ class Broker(CommandMethods):
 
     def _step_through(self, command: Command[T], bounds: Bounds | None) -> Answer[T] | OpenAnswer[T]:
         serving = self._serving
-        answer = serving.long_commands.step_through(command, bounds)
-        if isinstance(command, EndNode) and serving.graces.waiting:
-            serving.graces.ended(command.node, command.topic)
+        outcome = serving.long_commands.step_through(command, bounds)
+        if isinstance(outcome, (Behind, Refused)):
+            return self._run_later(outcome, command, bounds)
+        self._note_life(command, outcome.reply if isinstance(outcome, Answer) else None)
         serving.settle()
-        return answer
+        return outcome
 
     def _run_later(self, outcome: Outcome[T], command: Command[T], bounds: Bounds | None) -> OpenAnswer[T]:
         """Return the answer of a command that has none yet; one of a holder is judged by when it came."""
@@ -213,7 +216,7 @@ class Broker(CommandMethods):
         self._serving.settle()
         return answer
 
-    def _run_as_of(self, command: Command[T], bounds: Bounds | None, came_ms: int) -> Outcome[T]:
+    def _run_as_of(self, command: Command[T], bounds: Bounds | None, came_ms: int) -> Outcome[T] | Stepping[T]:
         """Run a command that has waited for its topic: as of when it came where it is about jobs that its node holds.
 
         Any other runs now: no record may be older than those before it, which others may have appended meanwhile.
@@ -222,18 +225,28 @@ class Broker(CommandMethods):
         if serving.must_check:
             serving.check_open()
         is_held = isinstance(command, (OfHolder, Begin))
-        outcome = self._engine.run_as_of(command, came_ms) if is_held else self._engine.run(command, bounds)
-        if isinstance(outcome, Answer):
-            self._note_life(command, outcome.reply)
+        outcome: Outcome[T] | Stepping[T]
+        if command.__class__ in STEPPED:
+            outcome = self._engine.begin(command, bounds, came_ms=came_ms if is_held else None)
+        else:
+            outcome = self._engine.run_as_of(command, came_ms) if is_held else self._engine.run(command, bounds)
+        if isinstance(outcome, (Answer, Stepping)):
+            self._note_life(command, outcome.reply if isinstance(outcome, Answer) else None)
         serving.settle()
         return outcome
 
-    def _note_life(self, command: Command[T], reply: T) -> None:
-        """Note that the node of a command lives, which ends its grace."""
+    def _note_life(self, command: Command[T], reply: T | None) -> None:
+        """Note that the node of a command lives, or that another one says it has ended: that ends its grace. There is
+        no reply yet where the command takes more turns; what it does to jobs is the sign then.
+        """
         serving = self._serving
-        if serving.streams.by_node and isinstance(command, OfHolder):
+        if serving.streams.by_node and isinstance(command, OfHolder) and reply is not None:
             serving.streams.note_sign_of_life(cast("Settled | Extended", reply), command.node)
-        if serving.graces.waiting and isinstance(command, (OfHolder, Begin)):
+        if not serving.graces.waiting:
+            return
+        if isinstance(command, EndNode):
+            serving.graces.ended(command.node, command.topic)
+        elif isinstance(command, (OfHolder, Begin)):
             serving.graces.heard(command.node)
 
     def _look(self, command: Command[T], bounds: Bounds | None = None) -> T:

@@ -298,12 +298,20 @@ class Engine:
         """Run a command by the time at which it came: its topic has caught up with that, and no further."""
         return self._finish(DECIDES[command.__class__](self.state, command, came_ms, self.reader))
 
-    def begin(self, command: Command[T], bounds: Bounds | None = None) -> Stepping[T] | Outcome[T]:
-        """Decide a command that runs in steps, and take none yet; return its outcome where it needs none."""
-        decide, now_ms = DECIDES[command.__class__], self.turn_ms or self.now()
-        rest = () if bounds is None or command.__class__ not in BOUNDED else (bounds,)
-        decided: Decided[T] = decide(self.state, command, now_ms, self.reader, *rest)
-        return self._finish(decided) if isinstance(decided, tuple) else self._stepping(decided)
+    def begin(
+        self, command: Command[T], bounds: Bounds | None = None, *, came_ms: int | None = None
+    ) -> Stepping[T] | Outcome[T]:
+        """Decide a command that may run in steps, and take none yet; return its outcome where it needs none. One that
+        has waited for its topic is decided by the time at which it came.
+        """
+        kind, now_ms = command.__class__, came_ms or self.now()
+        if came_ms is None and PASSES.get(kind):
+            topic = self.state.find(command.topic)  # type: ignore[attr-defined]
+            if topic is not None and not self.state.advance(topic, now_ms):
+                return Behind(topic)
+        rest = () if bounds is None or kind not in BOUNDED else (bounds,)
+        decided: Decided[T] = DECIDES[kind](self.state, command, now_ms, self.reader, *rest)
+        return self._finish(decided) if isinstance(decided, (tuple, Refused)) else self._stepping(decided)
 
     def carry_out(self, decided: Decided[T]) -> Answer[T]:
         """Log and fold what was decided, all steps of it, and return the answer; it is known to be one."""

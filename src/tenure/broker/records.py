@@ -6,11 +6,13 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 
 from tenure.broker.frames import Frame, LargeFrame, Table
 from tenure.contract.records import Stored
 from tenure.core.append_head import read_head
 from tenure.core.events import KIND_OF, Appended, Carried, decode
+from tenure.core.records import ends_of
 from tenure.core.state.frame_index import find
 from tenure.core.state.topic import Topic
 from tenure.errors import Corrupt
@@ -26,6 +28,7 @@ _VERIFIED_MAX = 1 << 14
 _APPENDED = KIND_OF[Appended]
 _CACHE_FROM_BYTES = 2048
 _YOUNG_BYTES = 2 << 20
+_HEAD_BYTES_MAX = 1 << 20
 _ENTRY_BYTES = 300
 
 
@@ -163,6 +166,10 @@ class Reader:
     def sizes(self, topic: Topic, lo: int, hi: int) -> Iterator[tuple[int, int]]:
         """Yield (seq, bytes) of the live records with seqs in ``[lo, hi)``, ascending; guessed where unreadable."""
         for first, follower, location, size in _frames(topic, lo, hi):
+            if follower == first + 1:  # one record: the index says what it weighs
+                if first >= lo and not topic.is_dead(first):
+                    yield first, size
+                continue
             table = self._table(topic, first, follower, location=location, size=size)
             for index in table.between(max(lo, first), min(hi, follower)):
                 seq = table.seq(index)
@@ -238,7 +245,7 @@ class Reader:
         table = self._tables.get(location)
         if table is None:
             try:
-                table = self.frame(location, size).table
+                table = self._head_table(location, first, size) or self.frame(location, size).table
             except Corrupt:
                 table = Table.guess(topic, first, follower, size)
             if len(table.ends) > 1:
@@ -246,6 +253,27 @@ class Reader:
                 if len(self._tables) > self.tables_max:
                     self._tables.popitem(last=False)
         return table
+
+    def _head_table(self, location: int, first: int, size: int) -> Table | None:
+        """Return the table of a large append from its head, or None where it is none that the index agrees with.
+
+        Its payload is not read to verify it: a step that looks at many such appends would read them all. What the
+        records of the frame weigh together is what the index says, so no damage moves that.
+        """
+        if size < LARGE_BYTES or location in self._frames:
+            return None
+
+        def read(start: int, count: int) -> bytes:
+            return self._log.read_part(location, start, min(count, _HEAD_BYTES_MAX))  # a damaged length may be any
+
+        try:
+            head = read_head(read, size)
+            table = Table(ends_of(head.ends, head.blobs_bytes), head.first_seq)
+        except (Corrupt, ValueError):
+            return None
+        index, ends = first - head.first_seq, table.ends
+        is_known = 0 <= index < len(ends) and ends[-1] - table.start(index) == size
+        return table if is_known and all(a <= b for a, b in pairwise(ends)) else None
 
 
 def _most_bytes(topic: Topic, runs: list[int]) -> int:

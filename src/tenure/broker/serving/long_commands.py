@@ -21,8 +21,8 @@ from tenure.turns import Turns
 __all__ = ["LongCommands"]
 
 T = TypeVar("T")
-Run = Callable[[int], Outcome[Any]]
-"""Run a command again, as of the time at which it came."""
+Run = Callable[[int], Outcome[Any] | Stepping[Any]]
+"""Run a command again, as of the time at which it came, or begin it if it runs in steps."""
 
 
 class LongCommands:
@@ -55,21 +55,20 @@ class LongCommands:
         for promise in list(self._waiting):
             self._refuse(promise, error)
 
-    def step_through(self, command: Command[T], bounds: Bounds | None) -> Answer[T] | OpenAnswer[T]:
+    def step_through(self, command: Command[T], bounds: Bounds | None) -> OpenAnswer[T] | Outcome[T]:
         """Run a command in steps, as many in this turn as it allows; the answer comes after the last one.
 
         Raises the error of the first turn's steps; a later one is raised where the answer is awaited. What the steps
         before it did stays done.
         """
         stepping = self._engine.begin(command, bounds)
-        if isinstance(stepping, Stepping):
-            if not self._turns.run(stepping.step):
-                promise: Promise[T] = self._promise()
-                self._turns.add(partial(self._step, stepping, promise))
-                return OpenAnswer(promise, self._loop)
-            stepping = self._engine.outcome_of(stepping)
-        assert isinstance(stepping, Answer), "these let time pass by themselves"
-        return stepping
+        if not isinstance(stepping, Stepping):
+            return stepping
+        if self._turns.run(stepping.step):
+            return self._engine.outcome_of(stepping)
+        promise: Promise[T] = self._promise()
+        self._turns.add(partial(self._step, stepping, promise))
+        return OpenAnswer(promise, self._loop)
 
     def _step(self, stepping: Stepping[T], promise: Promise[T]) -> bool:
         """Take one step of a command that runs in steps, or none where its caller is gone."""
@@ -118,6 +117,11 @@ class LongCommands:
             return
         try:
             outcome = run(came_ms)
+            if isinstance(outcome, Stepping):
+                if not self._turns.run(outcome.step):
+                    self._turns.add(partial(self._step, outcome, promise))
+                    return
+                outcome = self._engine.outcome_of(outcome)
         except TenureError as error:
             self._refuse(promise, error)
         else:

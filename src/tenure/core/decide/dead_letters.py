@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Final
 
@@ -22,7 +22,7 @@ from tenure.core.state.state import State
 from tenure.core.state.topic import Topic
 from tenure.errors import NotFound
 
-__all__ = ["dead_letter", "park_events", "worn_reason"]
+__all__ = ["dead_letter", "first_part", "park_events", "worn_reason"]
 
 SPENT: Final = "max_deliveries"
 """The reason of a dead letter that was never given back with one."""
@@ -42,7 +42,10 @@ def dead_letter(
     assert queue is not None
     dest_name = config.dead_letter if config.dlq_strategy != "block" else None
     level = LEVELS[config.durability]
-    for part in _parts(state, topic, seqs, payloads):
+    left = sorted(set(seqs))
+    while left:
+        part = first_part(state, topic, left, payloads)
+        left = left[len(part) :]
         reasons = {seq: reason or _why_spent(queue, seq) for seq in part}
         if dest_name is not None:
             level = max(level, (yield from _post(state, topic, reasons, dest_name, now_ms, payloads)))
@@ -53,14 +56,10 @@ def dead_letter(
     return level
 
 
-def _parts(state: State, topic: Topic, seqs: list[int], payloads: Payloads) -> Iterator[list[int]]:
-    """Yield these live seqs in parts, each of which one batch of the log holds."""
-    left = sorted(set(seqs))
-    while left:
-        part = left[:LETTERS_MAX]
-        size = count(payloads.fitting(topic, to_runs(part), state.settings.step_bytes_max))
-        yield part[:size]
-        left = left[size:]
+def first_part(state: State, topic: Topic, seqs: list[int], payloads: Payloads) -> list[int]:
+    """Return as many of these ascending live seqs as one batch of the log holds."""
+    part = seqs[:LETTERS_MAX]
+    return part[: count(payloads.fitting(topic, to_runs(part), state.settings.step_bytes_max))]
 
 
 def _why_spent(queue: Queue, seq: int) -> str:
@@ -125,7 +124,8 @@ def _post(
     events += _move_events(topic, moved, dest_id, first_seq, now_ms=now_ms, payloads=payloads)
     events += park_events(topic, parked, now_ms)
     yield events
-    yield from evict_over_cap(state, state.by_id[dest_id], written_ms, payloads)
+    if (dest := state.by_id.get(dest_id)) is not None:  # else it was deleted between two steps
+        yield from evict_over_cap(state, dest, written_ms, payloads)
     return LEVELS[config.durability]
 
 

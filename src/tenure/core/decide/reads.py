@@ -68,12 +68,12 @@ def _collect(
     """Return the records of the reply, the last seq that was looked at, and the damage that ended the read, if any.
 
     No more is read than was asked for and the record after it, unless records are left out; and at a time no more than
-    the reply has room for, however large the records are.
+    the reply has room for, however large the records are. Of those left out no more is read than one step may.
     """
-    found: list[Stored] = []
+    found, left_out = list[Stored](), 0
     budget, lo, looks = state.settings.diff_bytes_max, start, state.step_jobs_max or NEVER
     window = min(limit + 1, _WINDOW)
-    while lo <= head and looks > 0:
+    while lo <= head and looks > 0 and left_out < state.settings.step_bytes_max:
         lo = first_absent(topic.dead, lo) if topic.dead else lo
         hi = min(lo + window, head + 1)
         runs = topic.live_runs(lo, hi)
@@ -85,9 +85,11 @@ def _collect(
         for record in records:
             if record.seq > end:
                 break
+            size = len(record.data) + len(record.meta or b"")
             if record.node is not None and record.node in nodes:
+                left_out += size
                 continue
-            budget -= len(record.data) + len(record.meta or b"")
+            budget -= size
             if found and (budget < 0 or len(found) == limit):
                 return found, record.seq - 1, None
             found.append(record)

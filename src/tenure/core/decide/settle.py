@@ -12,7 +12,7 @@ from tenure.contract.names import check_node, check_reason, describe_value
 from tenure.contract.records import parse_lease_id
 from tenure.contract.values import SEQ_MAX, check_flag, check_seqs, check_whole
 from tenure.core.backoff import delay_ms as backoff_ms
-from tenure.core.decide.dead_letters import dead_letter
+from tenure.core.decide.dead_letters import dead_letter, first_part
 from tenure.core.decide.decision import Decided, Decision, Payloads, Steps
 from tenure.core.events import Acked, Extended, Released
 from tenure.core.level import LEVELS, Level, lease_level
@@ -158,9 +158,25 @@ def _reject(
     now_ms: int,
     payloads: Payloads,
 ) -> Steps[tuple[replies.Settled, int]]:
-    done = len(set(held))
-    level = yield from dead_letter(state, topic, held, now_ms, payloads, reason=reason or "rejected")
+    """Dead-letter held jobs, as many at a time as one batch of the log holds. Other commands may run in between: what
+    is not held under the same lease any more is skipped.
+    """
+    leases = {seq: queue.leases.number(queue.in_flight[seq]) for seq in held}
+    level, done, left = Level.NOW, 0, sorted(leases)
+    while left:
+        part = first_part(state, topic, left, payloads)
+        level = max(level, (yield from dead_letter(state, topic, part, now_ms, payloads, reason=reason or "rejected")))
+        done, rest = done + len(part), left[len(part) :]
+        left = [seq for seq in rest if _holder(state, topic, seq) == leases[seq]]
+        skipped = [*skipped, *sorted(set(rest).difference(left))]
     return replies.Settled(topic.name, done, skipped, ready_count(topic, queue), len(queue.in_flight)), level
+
+
+def _holder(state: State, topic: Topic, seq: int) -> int:
+    """Return the number of the lease that a job is held under, 0 where it is held under none."""
+    queue = topic.queue if state.by_id.get(topic.id) is topic else None
+    row = None if queue is None else queue.in_flight.get(seq)
+    return 0 if queue is None or row is None else queue.leases.number(row)
 
 
 def _release_event(state: State, topic: Topic, queue: Queue, runs: list[int], command: Nack, now_ms: int) -> Released:

@@ -50,7 +50,7 @@ DECIDES: Final[dict[type[c.Command[Any]], Decide]] = {
     c.Strip: strip,
 }
 
-STEPPED: Final[frozenset[type[c.Command[Any]]]] = frozenset((c.DeleteRecords, c.EndNode, c.Redrive))
+STEPPED: Final[frozenset[type[c.Command[Any]]]] = frozenset((c.DeleteRecords, c.EndNode, c.Nack, c.Redrive))
 """The commands that the broker takes step by step, over as many turns of its loop as that needs."""
 
 BOUNDED: Final[frozenset[type[c.Command[Any]]]] = frozenset(
