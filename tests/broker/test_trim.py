@@ -350,3 +350,24 @@ def test_a_job_that_comes_back_is_as_old_as_its_append(clock: ManualClock) -> No
     clock.advance(600_000)
     run.nack(engine, "q", node="w", seqs=[2])
     assert oldest_ready_ms(engine) == 720_000
+
+
+@pytest.mark.parametrize(("sizes", "first"), [([300] * 4, 4), ([300, 300, 300, 0], 4), ([300, 300, 900, 0], 3)])
+def test_the_last_records_of_a_large_append_leave_nothing_of_it_behind(
+    sizes: list[int], first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rest without records would be looked at for ever; one of an empty record must not be lost."""
+    monkeypatch.setattr(records, "LARGE_BYTES", 1)
+    monkeypatch.setattr(records, "_YOUNG_BYTES", 1)
+    engine = make()
+    run.put_topic(engine, "t", {})
+    run.produce(engine, "t", [b"x" * size for size in sizes])
+    run.delete_records(engine, "t", before_seq=first)
+    for _ in range(30):
+        run.produce(engine, "t", [b"y" * 300])
+        run.delete_records(engine, "t", seqs=[engine.state.topics["t"].head_seq])
+        engine.write()
+        trim(engine)
+    assert engine.log.segments()[0].number > 1
+    assert [len(record.data) for record in dict(contents(engine.log, engine.state))["t"]] == sizes[first - 1 :]
+    invariants(engine.state)

@@ -231,7 +231,9 @@ def _carry_some(engine: Engine, topic: Topic, taken: Taken, *, lo: int, budget: 
     hi, rest_bytes = table.seq(start) + stop - start, table.ends[-1] - table.ends[stop - 1]
     runs = topic.live_runs(alive[0], hi)
     event = carried(engine.now(), topic, [(place, frame, runs)], lo=lo, hi=hi)
-    engine.rewrite(msgspec.structs.replace(event, rest=[place[1], rest_bytes, place[3]]))
+    if stop < len(table.ends):
+        event = msgspec.structs.replace(event, rest=[place[1], rest_bytes, place[3]])
+    engine.rewrite(event)
     budget.left_bytes -= event.size_bytes
 
 
