@@ -91,7 +91,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     claim_bytes_max: int = 4 * MIB
     """Records of the jobs in one claim (at least one job comes); the others stay ready."""
     step_bytes_max: int = 4 * MIB
-    """Records that one step copies or reads: of dead letters, of a redrive (at least one)."""
+    """Records that one step copies or reads: of dead letters, of a redrive, left out of a read (at least one)."""
     wait_ms_max: int = 30_000
     """How long a claim or a read may wait for something to come."""
     delay_ms_max: int = 86_400_000
