@@ -86,6 +86,9 @@ class Walk:
 
     def reject(self) -> None:
         """Many at once, which may take many turns. As many become letters as there is room for."""
+        for _ in range(self.random.choice((0, 6))):
+            self.world.produce("q", 2)
+            self.claim()
         seqs, dead, queue = self._some_held(), self.broker.topic("dead"), self.broker.topic("q")
         if not seqs:
             return
@@ -94,9 +97,9 @@ class Walk:
         if queue.config.dlq_strategy == "block":
             assert made == 0
         elif dead.config.cap_records:
-            assert made == min(len(seqs), dead.config.cap_records - dead.count)
+            assert made == min(len(seqs), dead.config.cap_records - dead.count), f"{made} letters of {len(seqs)}"
         elif not dead.config.cap_bytes:
-            assert made == len(seqs)
+            assert made == len(seqs), f"{made} letters of {len(seqs)}"
 
     def _some_held(self) -> list[int]:
         held = [row.seq for row in self.broker.jobs("q", state="in_flight", limit=1_000).items if row.node == "w"]

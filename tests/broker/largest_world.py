@@ -240,7 +240,7 @@ class World:
 
     def read(self, topic: str, *, from_seq: int = 0, node: str | None = None) -> tuple[list[Stored], int]:
         """Read once; without records that are left out, the answer is the longest prefix of what is there."""
-        reads_max = read_for(self.settings.diff_bytes_max) + read_for(0) + 2 * OVERHEAD  # and the record after the last
+        reads_max = read_for(self.settings.diff_bytes_max) + read_for(0) + OVERHEAD  # and the record after the last
         if node is not None:
             reads_max += read_for(self.settings.step_bytes_max)
         found = self.do(lambda: self.broker.diff(topic, from_seq=from_seq, limit=1_000, node=node), reads_max=reads_max)
@@ -272,8 +272,8 @@ def at_least_one(budget: int) -> int:
 
 
 def read_for(budget: int) -> int:
-    """Return what is read for a prefix of so many bytes: it may begin and end within an append, which is verified."""
-    return 2 * at_least_one(budget) + APPEND_MAX
+    """Return what is read for a prefix of so many bytes: each record, and the append of two to verify it."""
+    return 3 * at_least_one(budget) + APPEND_MAX
 
 
 def _answered(record: Stored) -> int:

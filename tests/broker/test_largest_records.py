@@ -12,7 +12,7 @@ from tests.broker.largest_walk import Walk
 from tests.broker.largest_world import measured
 
 STEPS = 80
-WALKS = 10
+WALKS = 8
 
 
 def check_walks(seeds: range) -> None:
