@@ -1,4 +1,4 @@
-"""The thread of the syncs: one piece of work after the other, at half of what a thread pool costs.
+"""The thread of the syncs: one piece of work after the other, at less than a thread pool costs.
 
 A caller of a durable write waits for the way to this thread and back, and a fast disk syncs in hardly more time. A
 thread pool keeps a future with a lock of its own for each piece, beside that of the loop.
