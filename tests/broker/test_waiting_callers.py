@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tenure import Broker, Settings
+from tenure import Broker
 from tenure.broker.answer import STEPS, OpenAnswer, Promise, PromiseEvent, PromiseState
 from tenure.core.state.invariants import invariants
 from tenure.errors import Closed, Denied, Indeterminate, NotLeader, TenureError
@@ -116,7 +116,7 @@ class Life:
         self.task: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
-        self.broker = await Broker.open(self.log, clock=self.clock, settings=Settings(inline_sync_us=0))
+        self.broker = await Broker.open(self.log, clock=self.clock)
         await self._make_topic()
         await self.broker.produce("q", [b"0"])
         self.other = await self.broker.claim("q", node="other", lease_ms=LEASE_MS)
