@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import granted
+from bench import granted, neighbours
 from bench.attacks import HONEST, KINDS, head
 from bench.hosting import resident_bytes, server
 from bench.measure import Row, calibrate, report
@@ -203,6 +203,9 @@ def main() -> None:
     for kind in granted.KINDS:
         if len(sys.argv) == 1 or sys.argv[1] in kind:
             rows += granted.measure(kind)
+    for kind in neighbours.KINDS:
+        if len(sys.argv) == 1 or sys.argv[1] in kind:
+            rows += neighbours.measure(kind)
     print(f"calibration: {calibrate() / 1e6:.1f} million loop turns/s (Python {sys.version.split()[0]})")
     report("bench-hostile: an honest client's p99 against quiet, its errors, the server's memory", rows)
 

@@ -17,15 +17,15 @@ __all__ = ["resident_bytes", "server"]
 
 
 @contextmanager
-def server(home: Path, *, tls: bool) -> Iterator[tuple[int, int]]:
-    """A server with keys on a free port: (port, process id)."""
+def server(home: Path, *, tls: bool = False, keys: str = KEYS) -> Iterator[tuple[int, int]]:
+    """A server with these keys, or none, on a free port: (port, process id)."""
     flags = ["--tls-cert", str(home / "cert.pem"), "--tls-key", str(home / "key.pem")] if tls else []
     child = subprocess.Popen(
         [sys.executable, "-m", "tenure.cli.main", "serve", "--data", str(home / "data"), "--port", "0", *flags],
         stdout=subprocess.PIPE,
         stderr=(home / "log").open("w"),
         text=True,
-        env={**os.environ, "TENURE_API_KEYS": KEYS},
+        env={**os.environ, "TENURE_API_KEYS": keys},
     )
     assert child.stdout is not None
     try:

@@ -50,8 +50,11 @@ LEFT_OUT: Final = (
     "tests/worker/test_periodic.py::test_a_fleet_with_wrong_clocks_fires_each_tick_once_and_never_before_its_time",
     *(f"tests/export/test_{name}.py" for name in ("exporter", "serving")),
     "tests/backup/test_under_load.py",
-    *(f"tests/http/test_{name}.py" for name in ("fuzz_protocol", "h2", "h2_head", "headers", "limits", "memory")),
-    *(f"tests/http/test_{name}.py" for name in ("protocol", "reading_turns", "refusals", "serve", "streams_live")),
+    *(
+        f"tests/http/test_{name}.py"
+        for name in ("door", "fuzz_protocol", "h2", "h2_head", "headers", "limits", "memory")
+    ),
+    *(f"tests/http/test_{name}.py" for name in ("neighbours", "protocol", "reading_turns", "serve", "streams_live")),
     "tests/http/test_unsent.py",
     "tests/http/test_parse_cost.py",
     "tests/http/test_append_body.py::test_no_body_costs_much_at_once_or_in_all",

@@ -54,9 +54,17 @@ ROUTES = [
 def guarded(text: str = "", **caps: int) -> tuple[App, Gatekeeper]:
     keys = ring(text) if text else KeyRing()
     gate = Gatekeeper(keys, hosts=HostCheck(loopback_only=not keys), **caps)
-    return App(
-        None, ROUTES, admit=gate.admit, recheck=gate.recheck, start=gate.start, hold=gate.hold, track=gate.track
-    ), gate
+    app = App(
+        None,
+        ROUTES,
+        admit=gate.admit,
+        recheck=gate.recheck,
+        start=gate.start,
+        hold=gate.hold,
+        track=gate.track,
+        account=gate.account_of,
+    )
+    return app, gate
 
 
 def ask(app: App, path: str, *, method: str = "GET", token: str | None = None, query: str = "", **headers: str) -> Any:
@@ -393,6 +401,51 @@ def test_bodies_are_charged_to_the_key_and_without_one_to_the_address():
     assert isinstance(plain, Call)
     assert keyed.account.startswith("key_")
     assert plain.account == "10.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "token", "status", "is_known"),
+    [
+        ("GET", "/nowhere", "good", 404, True),
+        ("GET", "/nowhere", None, 404, False),
+        ("GET", "/nowhere", "bad", 404, False),
+        ("DELETE", "/v0/topics/a", "good", 405, True),
+        ("POST", "/v0/topics/a/claim", "reader", 403, True),
+        ("GET", "/v0/topics/b", "reader", 403, True),
+        ("GET", "/v0/topics/a", None, 401, False),
+        ("GET", "/v0/topics/a", "bad", 401, False),
+    ],
+)
+def test_what_is_refused_at_its_head_is_charged_to_its_key_and_without_a_valid_one_to_nobody(
+    method: str, path: str, token: str | None, status: int, is_known: bool
+):
+    app, gate = guarded("good,reader:read:a")
+    sent = {"host": "localhost"} | ({"authorization": f"Bearer {token}"} if token else {})
+    request = Request(method, path, headers=sent, client="10.0.0.1")
+    refused = app.admit(request)
+    assert isinstance(refused, Response)
+    assert refused.status == status
+    found = gate.ring.find(token or "")
+    assert request.account == (found.id if found is not None else "")
+    assert bool(request.account) is is_known
+
+
+def test_a_stream_whose_key_is_in_its_query_is_charged_to_it_too():
+    app, gate = guarded("good", streams_max=1)
+    asks = [Request("GET", "/v0/topics/a/work", headers={"host": "localhost"}, query="token=good") for _ in range(2)]
+    first = handle(app, asks[0])
+    assert isinstance(app.admit(asks[1]), Response)
+    assert asks[1].account == gate.ring.keys[0].id
+    assert first.status == 200  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("host", "status"), [("localhost", 404), ("evil.example", 403)])
+def test_without_keys_what_is_refused_at_its_head_is_charged_to_its_address(host: str, status: int):
+    app, _ = guarded()
+    request = Request("GET", "/nowhere" if status == 404 else "/v0/topics/a", headers={"host": host}, client="10.0.0.1")
+    refused = app.admit(request)
+    assert isinstance(refused, Response)
+    assert (refused.status, request.account) == (status, "10.0.0.1")
 
 
 # Hosts and origins

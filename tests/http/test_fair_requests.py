@@ -7,12 +7,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
 
+from h2.events import ResponseReceived
+
 from tenure.http.server import Server, serve
 from tenure.http.wire.http1.protocol import HttpProtocol
+from tenure.http.wire.http2.protocol import Http2Protocol
 from tenure.http.wire.limits import WireLimits
-from tenure.http.wire.message import Request, Response
-from tests.http.test_h2 import Peer2
-from tests.http.wire_support import Peer, Welcome, eventually, on_both_loops, post
+from tenure.http.wire.message import Admission, Request, Response
+from tests.http.test_h2 import Peer2, _head
+from tests.http.wire_support import Peer, Welcome, eventually, on_both_loops, post, serving
 
 FLOOD = 200
 
@@ -27,7 +30,8 @@ async def slow(**limits: int) -> AsyncIterator[tuple[Server, list[bytes]]]:
         return Response(200, bytes(request.body))
 
     server = await serve(Welcome(answer), limits=WireLimits(share_ms=2, **limits))
-    server.connections.fair.clock = map((0.001).__mul__, count()).__next__
+    fair = server.connections.fair
+    fair.clock = fair.cpu_clock = map((0.001).__mul__, count()).__next__
     try:
         yield server, seen
     finally:
@@ -120,6 +124,7 @@ async def test_a_request_that_waits_for_its_turn_is_answered_before_a_stop() -> 
         assert (await other.reply()).body == b"first"
         fair = server.connections.fair
         callers = [one._reader.caller for one in server.connections._open if isinstance(one, HttpProtocol)]
+        callers.append(fair.newcomers)
         for caller in callers:
             caller.rests_until = 1 << 40
         fair.is_free = False  # somebody else has used up this turn
@@ -132,3 +137,58 @@ async def test_a_request_that_waits_for_its_turn_is_answered_before_a_stop() -> 
             caller.rests_until = 0
         assert (await peer.reply()).body == b"waits"
         assert await drained
+
+
+@on_both_loops
+async def test_a_quiet_peer_over_http_2_is_read_before_what_flooding_ones_have_sent() -> None:
+    heads: list[bool] = []
+
+    def admit(request: Request) -> Admission | Response:
+        heads.append("x-quiet" in request.headers)
+        return Welcome(lambda request: Response(200))(request)
+
+    server = await serve(admit, limits=WireLimits(share_ms=2))
+    floods = [await Peer2.connect(server) for _ in range(40)]
+    quiet = await Peer2.connect(server)
+    await quiet.request("/echo", b"{}", number=1)
+    await quiet.until(ResponseReceived)
+    fair = server.connections.fair
+    fair.clock = fair.cpu_clock = map((0.001).__mul__, count()).__next__
+    for peer in floods:
+        for number in range(1, 101, 2):
+            peer.h2.send_headers(number, _head(), end_stream=True)
+    for peer in floods:
+        peer.writer.write(peer.h2.data_to_send())
+    await eventually(lambda: len(heads) > 200)
+    before = len(heads)
+    quiet.h2.send_headers(3, [*_head(), ("x-quiet", "1")], end_stream=True)
+    await quiet.flush()
+    await quiet.until(ResponseReceived)
+    assert heads.index(True) - before < 200  # of 1,800: each of the others would have had its turn
+    for peer in (*floods, quiet):
+        peer.writer.close()
+    await server.drain(0.0)
+
+
+@on_both_loops
+async def test_what_is_refused_at_its_head_over_http_2_is_charged_to_its_key() -> None:
+    async with serving() as (server, _), await Peer2.connect(server) as peer:
+        await peer.request("/known/404")
+        await peer.until(ResponseReceived)
+        assert server.connections.fair.named("key").used_s > 0
+        assert server.connections.door.left_s == server.connections.door._left_s_max
+
+
+@on_both_loops
+async def test_what_is_read_over_http_2_is_charged_to_its_key_and_without_one_to_its_connection() -> None:
+    async with slow() as (server, _), await Peer2.connect(server) as peer:
+        for number, account in enumerate(("one", "", "two")):
+            extra = {"x-account": account} if account else {}
+            peer.h2.send_headers(1 + 2 * number, _head(**extra), end_stream=True)
+            await peer.flush()
+            await peer.until(ResponseReceived)
+            (connection,) = server.connections._open
+            assert isinstance(connection, Http2Protocol)
+            caller = server.connections.fair.named(account) if account else connection._own
+            assert connection._reader.caller is caller
+            assert caller.used_s > 0

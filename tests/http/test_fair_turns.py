@@ -44,8 +44,14 @@ class Scene:
     def __init__(self, share_ms: int = 4) -> None:
         self.now_s = 0.0
         self.loop = Loop()
-        self.turns = FairTurns(share_ms, loop=self.loop, clock=lambda: self.now_s)  # type: ignore[arg-type]
-        self.turns.left_s = self.turns._share_s = share_ms * MS
+        self.away_s = 0.0
+        self.turns = FairTurns(
+            share_ms,
+            loop=self.loop,  # type: ignore[arg-type]
+            clock=lambda: self.now_s,
+            cpu_clock=lambda: self.now_s - self.away_s,
+        )
+        self.turns.left_s = self.turns.share_s = share_ms * MS
         self.turns.low_s = share_ms * MS / 2
         self.done: list[str] = []
 
@@ -222,3 +228,56 @@ async def test_work_after_a_wait_is_done_at_once_or_in_a_turn_of_its_caller_unle
     assert scene.done == ["at once", "one", "later"]
     with pytest.raises(ZeroDivisionError):
         await asyncio.wait_for(failing, 60)
+
+
+def test_who_was_served_before_is_served_at_once_beside_new_callers_without_end() -> None:
+    scene = Scene(share_ms=4)
+    quiet = scene.turns.named("quiet")
+    scene.turns.is_free = False
+    for turn in range(200):
+        for _ in range(6):  # more than a turn's time
+            new = Caller(scene.turns)
+            new.wait(partial(scene.step, new, "new", 1))
+        quiet.wait(partial(scene.step, quiet, "quiet", 0.25))
+        scene.loop.turn()
+        assert scene.done.count("quiet") >= turn - 1, turn
+    scene.loop.settle()
+    assert scene.done.count("new") == 1_200
+
+
+def test_a_new_caller_is_served_next_beside_many_who_flood() -> None:
+    scene = Scene(share_ms=4)
+    for number in range(50):
+        for _ in range(40):
+            scene.ask(f"flood {number}", 1)
+    for _ in range(100):
+        scene.loop.turn()
+    before = len(scene.done)
+    new = Caller(scene.turns)
+    new.wait(partial(scene.step, new, "new", 1))
+    new.wait(partial(scene.step, new, "new", 1))
+    scene.loop.turn()
+    assert scene.done[before : before + 2] == ["new", "new"]
+    scene.loop.settle()
+
+
+def test_a_caller_is_not_charged_for_the_time_in_which_other_processes_had_the_processor() -> None:
+    scene = Scene(share_ms=4)
+    caller, other = scene.turns.named("caller"), scene.turns.named("other")
+
+    def step() -> None:
+        began_s = scene.now_s
+        scene.now_s += 100 * MS
+        scene.away_s += 99 * MS
+        scene.done.append("caller")
+        caller.spend(began_s)
+
+    scene.turns.is_free = False
+    for _ in range(40):
+        other.wait(partial(scene.step, other, "other", 1))
+    for _ in range(5):
+        caller.wait(step)
+        scene.loop.turn()
+    assert scene.done.count("caller") >= 4
+    assert caller.used_s < 50 * MS
+    scene.loop.settle()

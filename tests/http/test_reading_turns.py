@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import socket
 from functools import partial
-from itertools import pairwise
+from itertools import count, pairwise
 
+import pytest
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 
@@ -41,6 +42,19 @@ async def test_all_readers_together_have_one_turn_and_the_others_wait_in_order()
     assert len(others) >= 2
     await asyncio.sleep(0)
     assert not turns.used_up()
+
+
+async def test_what_is_thrown_away_is_read_for_one_turn_and_then_not_for_a_rest(monkeypatch: pytest.MonkeyPatch):
+    loop, later = asyncio.get_running_loop(), list[float]()
+    monkeypatch.setattr(loop, "call_later", lambda delay_s, _: later.append(delay_s))
+    times = count()
+    turns = ReadingTurns(1, loop=loop, rest_ms=20, clock=lambda: next(times))
+    assert not turns.used_up()
+    assert turns.used_up()
+    turns.wait(lambda: None)
+    await asyncio.sleep(0)
+    assert later == [0.02]
+    assert turns.used_up()  # the next turn of the loop is none of its own
 
 
 async def test_a_burst_of_requests_is_answered_over_many_turns_with_others_between() -> None:

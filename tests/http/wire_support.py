@@ -166,8 +166,9 @@ SHARED = b"s" * 3_000_000
 
 
 class AnsweringHandler:
-    """A handler with one path for each way to answer; requests to ``refused`` are refused at their head, and those
-    under way are refused once ``lapse`` is set.
+    """A handler with one path for each way to answer; requests to ``refused`` are refused at the door, those to
+    ``known/<status>`` have a key and are refused at their head where that is 4xx, and those under way are refused once
+    ``lapse`` is set.
     """
 
     def __init__(self, body_bytes_max: int) -> None:
@@ -183,6 +184,9 @@ class AnsweringHandler:
         """Look at the head."""
         if request.path == "/refused":
             return Response(401, b'{"error":{"code":"unauthorized"}}')
+        if request.path.startswith("/known/4"):
+            request.account = "key"
+            return Response(int(request.path[7:]), b"{}")
         return _Answering(self, request)
 
     def handle(self, request: Request) -> Any:
@@ -202,6 +206,8 @@ class AnsweringHandler:
                 raise RuntimeError("a bug")
             case "/split":
                 return Response(200, b"{}", headers=[(b"x", b"a\r\nset-cookie: b")])
+        if request.path.startswith(("/status/", "/known/")):
+            return Response(int(request.path.rpartition("/")[2]), b"{}")
         return Response(200, bytes(request.body))
 
     async def _poll(self, request: Request) -> Response:
@@ -236,6 +242,8 @@ class AnsweringHandler:
 class _Answering(_Welcomed):
     def __init__(self, bench: AnsweringHandler, request: Request) -> None:
         super().__init__(bench.handle, request, bench.body_bytes_max)
+        if request.path.startswith("/known/"):
+            self.account = "key"
         self._bench = bench
 
     def lapsed(self) -> Response | None:

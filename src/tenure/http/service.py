@@ -134,6 +134,7 @@ class Service:
             track=self.gate.track,
             observe=self._observe,
             await_leader=self._await_leader,
+            account=self.gate.account_of,
         )
         document = msgspec.json.encode(openapi.document(routes))
         self.context.openapi = lambda: document

@@ -73,6 +73,7 @@ Handler = Callable[[Any, Call], Result]
 Observe = Callable[["Route | None", Request, int], None]
 Hold = Callable[["Call", "Later[Any] | None"], Callable[[], None] | None]
 AwaitLeader = Callable[["Route"], Callable[[], Awaitable[None]] | None]
+AccountOf = Callable[["Route | None", Request], str]
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -105,7 +106,8 @@ class App:
     and ``recheck`` while its body comes, which checks only whether its key is still valid. ``hold`` counts a call that
     stays open, and ``track`` a stream. ``observe`` is called with every status, and with the route where one was found.
     ``await_leader`` is asked about a call that met no leader: it returns what to wait for before the call is tried once
-    more, or None where it is refused at once.
+    more, or None where it is refused at once. ``account`` names who a request is charged to that was refused at its
+    head; "" where it came without a valid key.
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class App:
         track: Callable[[Call, Response], None] | None = None,
         observe: Observe | None = None,
         await_leader: AwaitLeader | None = None,
+        account: AccountOf | None = None,
     ) -> None:
         self.context = context
         self.routes = list(routes)
@@ -133,6 +136,7 @@ class App:
         self._observe = observe
         self._hold = hold
         self._await_leader = await_leader
+        self._account = account
         self._found: dict[tuple[str, str], tuple[Route, dict[str, str]]] = {}
         self._exact: dict[str, dict[str, Route]] = {}
         self._patterns: list[tuple[re.Pattern[str], dict[str, Route]]] = []
@@ -161,9 +165,11 @@ class App:
             call.body_bytes_max = self._bulk_bytes_max if route.bulk else self._command_bytes_max
             return call
         except TenureError as error:
-            return self.observed(route, request, error_response(error, request))
+            response = error_response(error, request)
         except Exception:
-            return self.observed(route, request, _unexpected(request))
+            response = _unexpected(request)
+        request.account = request.client if self._account is None else self._account(route, request)
+        return self.observed(route, request, response)
 
     def lapsed(self, route: Route, call: Call) -> Response | None:
         """Return the refusal of an admitted call whose key is not valid any more, else None."""

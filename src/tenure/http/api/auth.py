@@ -52,7 +52,7 @@ def visible(call: Call, name: str) -> bool:
 
 
 class Gatekeeper:
-    """The checks of an App: its ``admit``, ``recheck``, ``start``, ``hold`` and ``track``.
+    """The checks of an App: ``admit``, ``recheck``, ``start``, ``hold``, ``track``; and `account_of`, its ``account``.
 
     An empty ring means that there are no keys: then every caller may do everything, and the Host is checked instead.
     The caps per key hold for servers with keys; 0 turns a cap off.
@@ -144,9 +144,20 @@ class Gatekeeper:
             if call.key is not None and 0 < self.streams_per_key_max <= self.streams.get(call.key_id, 0):
                 raise _at_cap(self.streams_per_key_max, "streams_per_key_max")
 
-    def _key_of(self, route: Route, request: Request) -> Key:
+    def account_of(self, route: Route | None, request: Request) -> str:
+        """Return who is charged for a request that was refused at its head: its key, or where there are none the
+        address; "" where it came without a valid key.
+        """
+        if not self.ring:
+            return request.client
+        try:
+            return self._key_of(route, request).id
+        except Denied:
+            return ""
+
+    def _key_of(self, route: Route | None, request: Request) -> Key:
         token = _bearer(request)
-        if token is None and route.sse and request.method in ("GET", "HEAD"):
+        if token is None and route is not None and route.sse and request.method in ("GET", "HEAD"):
             token = _token_in_query(request.query)
         if token is None:
             raise Denied("a key is needed: send Authorization: Bearer <key>", code="unauthorized")

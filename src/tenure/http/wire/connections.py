@@ -11,10 +11,10 @@ import msgspec
 
 from tenure.http.wire.bodies import Bodies
 from tenure.http.wire.connection import Connection
+from tenure.http.wire.door import Door
 from tenure.http.wire.fair_turns import FairTurns
 from tenure.http.wire.limits import WireLimits
 from tenure.http.wire.reading_turns import ReadingTurns
-from tenure.http.wire.refusals import Refusals
 from tenure.http.wire.silent import Silent
 from tenure.http.wire.unsent import Holder, Unsent
 
@@ -57,7 +57,7 @@ class Connections:
         self.fair = FairTurns(limits.share_ms, loop=self._loop)
         self.reading = ReadingTurns(limits.turn_ms, loop=self._loop)
         self.lingering = ReadingTurns(limits.turn_ms, loop=self._loop, rest_ms=limits.linger_rest_ms)
-        self.refusals = Refusals(limits, now_s=self._loop.time)
+        self.door = Door(limits, loop=self._loop)
         self._open: set[Connection] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event = asyncio.Event()

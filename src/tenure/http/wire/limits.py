@@ -48,8 +48,8 @@ class WireLimits(msgspec.Struct, frozen=True, kw_only=True):
     append_whole_bytes_max: int = 512 * KIB
     """An append's body is decoded at once up to this; a larger one is read in turns, and so is one that is odd."""
     turn_ms: int = 1
-    """How long such a body is read before everything else on the loop gets its turn; as long are large bodies and
-    what comes over HTTP/2 read, on all connections together.
+    """How long such a body is read before everything else on the loop gets its turn; as long are large bodies read,
+    on all connections together.
     """
 
     connections_max: int = 20_000
@@ -64,7 +64,7 @@ class WireLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Requests of one connection being answered at once; more wait, and reading is paused."""
     backlog: int = 2_048
     """Connections that the kernel holds until they are accepted."""
-    share_ms: int = 2
+    share_ms: int = 1
     """How long requests are begun in one turn of the loop; beyond it callers are served by turns, in the order of the
     time that each has used.
     """
@@ -92,15 +92,13 @@ class WireLimits(msgspec.Struct, frozen=True, kw_only=True):
     linger_rest_ms: int = 20
     """What such peers send is thrown away for ``turn_ms`` at a time, for all of them together, and this long not."""
     refused_ms_per_s: int = 50
-    """How much of the loop's time one caller's refusals (a key's, or an address's) may take in the long run; beyond it
-    their answers are held back.
+    """How much of the loop's time all may take together that is refused at the door, without a valid key or as no
+    request, in the long run; beyond it their answers wait. Nobody else's do.
     """
-    refused_burst_ms: int = 400
-    """How much of it they may take at once: some 2,000 refusals of small requests."""
-    refused_delay_ms_max: int = 5_000
-    """How long an answer is held back at most."""
-    refused_accounts_max: int = 4_096
-    """Callers whose refusals are remembered."""
+    refused_burst_ms: int = 100
+    """How much of it they may take at once: some hundreds of small requests."""
+    refused_waiting_max: int = 1_024
+    """How many such answers wait; one more, and the oldest of the address that has the most is cut."""
     tls_handshake_ms: int = 10_000
     tick_ms: int = 1_000
     """How often deadlines are looked at."""

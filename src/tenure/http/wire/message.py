@@ -66,10 +66,12 @@ class Request:
     """One request: its head, and from `complete` on its body.
 
     ``path`` is percent-decoded UTF-8 and split off its query; header names are lower case; a repeated header is
-    joined by ", ". ``caller`` is who the time of its answer is charged to; None where nobody shares the loop with it.
+    joined by ", ". ``account`` is the key that it came with, on a server without keys the address, also where it was
+    refused; "" while that is not known, and where it was refused at the door. ``caller`` is who the time of its answer
+    is charged to; None where nobody shares the loop with it.
     """
 
-    __slots__ = ("body", "caller", "client", "headers", "method", "path", "query", "started")
+    __slots__ = ("account", "body", "caller", "client", "headers", "method", "path", "query", "started")
 
     def __init__(
         self,
@@ -87,6 +89,7 @@ class Request:
         self.headers = headers if headers is not None else {}
         self.body: Body = body
         self.client = client
+        self.account = ""
         self.caller: Caller | None = None
         self.started = perf_counter()
 

@@ -1,8 +1,8 @@
-"""Reading in short turns: of large bodies, and of HTTP/2, which is costly to read.
+"""Reading in short turns: of large bodies, and of what is thrown away.
 
-A few kilobytes of HTTP/2 may be a hundred requests, and of a large body the loop would take eight megabytes at a time;
-two hundred connections may send either at once. All of them together have a little of each turn of the loop, and what
-is left waits in order. So everything else waits for one turn of this and no more.
+Of a large body the loop would take eight megabytes at a time, and two hundred connections may send one at once. All of
+them together have a little of each turn of the loop, and what is left waits in order. So everything else waits for one
+turn of this and no more.
 """
 
 from __future__ import annotations

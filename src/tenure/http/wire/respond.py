@@ -133,11 +133,6 @@ class Exchange:
         self.response: Response | None = None
         self.pending: Pending | Work | None = None
 
-    @property
-    def account(self) -> str:
-        """The account that is charged for it: its key, or without a valid one the address."""
-        return self.request.client if self.admission is None else self.admission.account
-
     def release(self) -> None:
         """Take the body off its account: it is answered, or its peer is gone."""
         if self.charge is not None:

@@ -16,7 +16,6 @@ from tenure.http.wire.encode import Refused, encode_response, encode_stream_head
 from tenure.http.wire.fair_turns import Caller
 from tenure.http.wire.http1.writer import Http1Sender, Http1Writer
 from tenure.http.wire.message import Request, Response, Send, Stream
-from tenure.http.wire.refusals import is_paced
 from tenure.http.wire.respond import Exchange, Work, carry_out, fault_response, run_stream
 
 __all__ = ["Pipeline"]
@@ -41,11 +40,12 @@ class Pipeline:
         "_invitation",
         "_on_over",
         "_on_room",
-        "_pause",
+        "_passes",
         "_registry",
         "_transport",
         "_waits",
         "idle_since_s",
+        "is_at_door",
         "over",
         "streaming",
         "writer",
@@ -70,7 +70,9 @@ class Pipeline:
         self.writer = Http1Writer(transport, registry)
         self._flushing = self._invitation = False
         self._waits = False  # for a turn of the caller whose request is next
-        self._pause: asyncio.TimerHandle | None = None
+        self._passes = False  # what waited at the door may leave
+        self.is_at_door = False
+        """Whether the next answer waits at the door."""
         self.idle_since_s = registry.now_s
         self.streaming = False
         self.over = False
@@ -86,11 +88,6 @@ class Pipeline:
         """Whether the peer waits for what ends with the connection: a stream, a wait, or other work."""
         return self.streaming or any(one.pending is not None and one.pending.ends_with_peer for one in self._exchanges)
 
-    @property
-    def held_back(self) -> bool:
-        """Whether answers wait because their peer is refused too often."""
-        return self._pause is not None
-
     def full(self) -> bool:
         """Return whether no more should be read."""
         return bool(self._backlog) or self._held()
@@ -98,7 +95,7 @@ class Pipeline:
     def _held(self) -> bool:
         limits = self._registry.limits
         return (
-            self._pause is not None
+            self.is_at_door
             or self.writer.stalled
             or self.streaming
             or len(self._exchanges) >= limits.pipeline_max
@@ -138,10 +135,12 @@ class Pipeline:
             caller.spend(began_s)
             self._on_room()
 
-    def refuse(self, refused: Refused) -> None:
-        """Answer, after all others, something that is no request; the connection ends with it."""
+    def refuse(self, refused: Refused, account: str) -> None:
+        """Answer, after all others, something that is no request, or not read to its end; the connection ends with it.
+        Without an account it is refused at the door.
+        """
         exchange = Exchange(refused.request or Request("GET", "/", client=self._client), keep_alive=False, old=False)
-        exchange.response = refused.response()
+        exchange.response, exchange.request.account = refused.response(), account
         if self._backlog:
             self._backlog.append(exchange)
         else:
@@ -183,28 +182,32 @@ class Pipeline:
     def _hold(self, exchange: Exchange, response: Response) -> None:
         exchange.response = response
         self.writer.held_bytes += len(response.body)
-        if is_paced(response.status) and self._pause is None:
-            self._hold_back(self._registry.refusals.delay_s(exchange.account, len(exchange.body)))
 
-    def _hold_back(self, delay_s: float) -> None:
-        """Write nothing for a while, where this peer is refused too often."""
-        if delay_s:
-            self._pause = asyncio.get_running_loop().call_later(delay_s, self._resume)
+    def _may_leave(self, exchange: Exchange) -> bool:
+        """Return whether an answer may be written: what was refused at the door may have to wait there."""
+        if exchange.admission is not None or exchange.request.account:
+            return True
+        if not (self._passes or self.is_at_door or self._registry.draining):
+            self.is_at_door = not self._registry.door.lets_through(
+                self._client, self._leave_door, cut=self._transport.abort
+            )
+        self._passes = False
+        return not self.is_at_door
 
-    def _resume(self) -> None:
-        self._pause = None
+    def _leave_door(self) -> None:
+        self.is_at_door, self._passes = False, True
         self.flush()
 
     def flush(self) -> None:
         """Write what is ready, in order; start what waited for that."""
-        if self._flushing or self.writer.gone or self._pause is not None:
+        if self._flushing or self.writer.gone or self.is_at_door:
             return
         self._flushing = True
         exchanges = self._exchanges
         while True:
-            while exchanges and not (self.streaming or self.over or self._pause is not None):
+            while exchanges and not (self.streaming or self.over):
                 response = exchanges[0].response
-                if response is None:
+                if response is None or not self._may_leave(exchanges[0]):
                     break
                 self._emit(exchanges[0], response)
             if not self._backlog or self.over or self._held() or not self._may_start(self._backlog[0]):
@@ -271,8 +274,8 @@ class Pipeline:
     def lose(self) -> None:
         """Stop the work of a peer that is gone. A write goes on."""
         self.writer.lose()
-        if self._pause is not None:
-            self._pause.cancel()
+        if self.is_at_door:
+            self._registry.door.give_up(self._client, self._leave_door)
         for exchange in (*self._exchanges, *self._backlog):
             exchange.release()
             if exchange.pending is not None:
@@ -283,9 +286,9 @@ class Pipeline:
 
     def end_streams(self) -> None:
         """End a running stream, and hold no answer back, because the server stops."""
-        if self._pause is not None:
-            self._pause.cancel()
-            self._resume()
+        if self.is_at_door:
+            self._registry.door.give_up(self._client, self._leave_door)
+            self._leave_door()
         if self.streaming and self._exchanges[0].pending is not None:
             self._exchanges[0].pending.cancel()
 

@@ -80,7 +80,8 @@ class HttpProtocol(asyncio.Protocol):
         self._registry.replace(self._arrival, self)
         if not self._has_room or self._registry.draining:
             code = "shutting_down" if self._registry.draining else "not_ready"
-            self._refuse(Refused(Closed("no more connections are taken: try again later", code=code)))
+            refused = Refused(Closed("no more connections are taken: try again later", code=code))
+            self._refuse(refused, account=client)  # which is no fault of the peer's
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._discarding = True
@@ -117,11 +118,11 @@ class HttpProtocol(asyncio.Protocol):
             return False
         if data.startswith(PREFACE):
             self._buffered = data
-            if self._registry.reading.used_up():
-                self._transport.pause_reading()
-                self._registry.reading.wait(self._become_http2)
-            else:
+            if self._registry.fair.is_free:
                 self._become_http2()
+            else:
+                self._transport.pause_reading()
+                self._reader.caller.wait(self._become_http2)
             return True
         if PREFACE.startswith(data):
             self._buffered = data
@@ -134,11 +135,13 @@ class HttpProtocol(asyncio.Protocol):
         data, self._buffered = self._buffered, b""
         if self._discarding or self._transport.is_closing():
             return
-        successor = Http2Protocol(self._admit, self._registry, client=self._reader.client)
+        caller, began_s = self._reader.caller, self._registry.fair.clock()
+        successor = Http2Protocol(self._admit, self._registry, client=self._reader.client, own=caller)
         self._registry.replace(self, successor)
         self._transport.set_protocol(successor)
         self._transport.resume_reading()
         successor.connection_made(self._transport)
+        caller.spend(began_s)
         successor.data_received(data)
 
     def _feed(self, data: bytes) -> None:
@@ -161,6 +164,8 @@ class HttpProtocol(asyncio.Protocol):
         writer.gathering = False
         writer.release()
         reader.caller.spend(began_s)
+        if reader.is_at_door:
+            self._registry.door.spend(began_s)
         if self._silent and reader.heads:
             self._silent = False
             self._registry.mark_heard(self)
@@ -203,7 +208,7 @@ class HttpProtocol(asyncio.Protocol):
         """Pause or resume reading by the room there is; during a stream read on, to notice that the peer goes."""
         pipeline, now_s = self._pipeline, self._registry.now_s
         if pipeline.streaming or self._discarding:
-            pause = self._waits or pipeline.held_back
+            pause = self._waits or pipeline.is_at_door
         else:
             pause = self._waits or pipeline.full() or bool(self._buffered and self._sniffed)
         if pause != self._paused and not self._transport.is_closing():
@@ -235,14 +240,16 @@ class HttpProtocol(asyncio.Protocol):
 
     # Ending.
 
-    def _refuse(self, refused: Refused) -> None:
+    def _refuse(self, refused: Refused, *, account: str = "") -> None:
         self._registry.counts.refused += 1
         self._discarding = True
         self._discarding_since_s = self._registry.now_s
         self._buffered = b""
+        account = account or self._reader.account
+        self._reader.is_at_door = not account
         self._reader.release()
         refused.forget_frames()
-        self._pipeline.refuse(refused)
+        self._pipeline.refuse(refused, account)
         self._regulate()
 
     def _finish(self) -> None:

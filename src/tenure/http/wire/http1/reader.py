@@ -43,7 +43,8 @@ class RequestReader:
 
     ``admit`` is called at the end of each head, ``invite`` where the peer waits for 100 Continue. ``since_s`` is when
     the phase began, ``heads`` counts whole heads, ``body_bytes`` what has come of the body. ``caller`` is charged for
-    the time that the next bytes take: it is the one of the last head that was admitted. A body that is kept is charged
+    the time that the next bytes take: it is the one of the last head. ``is_at_door`` is set while the last of what was
+    read was refused there. A body that is kept is charged
     to the caller as it comes; the receiver of the exchange releases it.
     """
 
@@ -70,6 +71,7 @@ class RequestReader:
         "caller",
         "client",
         "heads",
+        "is_at_door",
         "messages",
         "over",
         "phase",
@@ -90,6 +92,7 @@ class RequestReader:
         self._registry = registry
         self._account = client
         self.caller = self._own = Caller(registry.fair)
+        self.is_at_door = False
         self._admit = admit
         self._deliver = deliver
         self._invite = invite
@@ -167,6 +170,11 @@ class RequestReader:
         """
         self.release()
         del self._parser, self._feed
+
+    @property
+    def account(self) -> str:
+        """The account of the request whose body is being read; "" where it has none, or no head was read yet."""
+        return "" if self._exchange is None else self._exchange.request.account
 
     def lapsed(self) -> Refused | None:
         """Return the refusal of a request whose body is on its way and whose key was removed meanwhile, else None."""
@@ -267,15 +275,16 @@ class RequestReader:
         invited = "expect" in request.headers and (size or chunked) and not exchange.old and _waits(request)
         outcome = self._admit(request)
         if isinstance(outcome, Response):
+            self.is_at_door = not request.account
+            self._charge_to(request)
             # A peer that waits for 100 Continue may send the body or not, so what comes next would be ambiguous.
             if chunked or invited or size > self._registry.limits.small_body_bytes:
                 raise RefusedHead(outcome, request)
             exchange.response = outcome
             return
         exchange.admission = outcome
-        if outcome.account != self._account:
-            self._account = outcome.account
-            self.caller = self._own if outcome.account == self.client else self._registry.fair.named(outcome.account)
+        request.account, self.is_at_door = outcome.account, False
+        self._charge_to(request)
         request.caller = self.caller
         if size or chunked:
             if size > outcome.body_bytes_max:
@@ -286,6 +295,13 @@ class RequestReader:
                 raise Refused(full) from full
         if invited:
             self._invite()
+
+    def _charge_to(self, request: Request) -> None:
+        """Have what is read from now on charged to the caller of this request."""
+        account = request.account
+        if account != self._account:
+            self._account = account
+            self.caller = self._own if account in ("", self.client) else self._registry.fair.named(account)
 
     def on_body(self, part: bytes) -> None:
         exchange = self._exchange

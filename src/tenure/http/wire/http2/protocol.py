@@ -39,7 +39,6 @@ from tenure.http.wire.http2.reader import Http2Reader
 from tenure.http.wire.http2.stream import Http2Sender, Http2Stream
 from tenure.http.wire.http2.writer import Http2Writer
 from tenure.http.wire.message import Admit, Request, Response, Stream
-from tenure.http.wire.refusals import HTTP2_MS, is_paced
 from tenure.http.wire.respond import Work, carry_out, fault_response, run_stream
 
 __all__ = ["PREFACE", "Http2Protocol"]
@@ -48,9 +47,13 @@ log = logging.getLogger("tenure.http")
 
 
 class Http2Protocol(asyncio.Protocol):
-    """One connection, which takes over a transport whose first bytes were HTTP/2's."""
+    """One connection, which takes over a transport whose first bytes were HTTP/2's.
 
-    def __init__(self, admit: Admit, registry: Connections, *, client: str) -> None:
+    ``own`` is who is charged for it where a request has no key. Answers that wait at the door wait alone: other streams
+    go on, unless no key was ever used on this connection. Then it is not read until they have left.
+    """
+
+    def __init__(self, admit: Admit, registry: Connections, *, client: str, own: Caller) -> None:
         self._admit = admit
         self._registry = registry
         self._client = client
@@ -59,8 +62,9 @@ class Http2Protocol(asyncio.Protocol):
         self._streams: dict[int, Http2Stream] = {}
         self._waiting: deque[Http2Stream] = deque()
         self._settling = False
-        self._own = Caller(registry.fair)
-        self._starts_later = False
+        self._own = own
+        self._at_door: dict[Http2Stream, None] = {}
+        self._is_known = False  # a key was used on it
         self._in_line = False
         self._idle_since_s = self._ticked_s = registry.now_s
         self._block_since_s: float | None = None
@@ -73,8 +77,8 @@ class Http2Protocol(asyncio.Protocol):
             self._registry,
             meter=self._meter,
             writer=self._writer,
+            caller=self._own,
             parse=self._parse,
-            on_resume=self._settle,
         )
         self._h2.initiate_connection()
         extra = self._registry.limits.h2_window_bytes - 65_535
@@ -176,11 +180,14 @@ class Http2Protocol(asyncio.Protocol):
         """Have the head admitted before anything of the body is kept. Raises Refused."""
         request = stream.request(self._client)
         outcome = self._admit(request)
+        account = stream.account = request.account if isinstance(outcome, Response) else outcome.account
+        caller = self._own if account in ("", self._client) else self._registry.fair.named(account)
+        if caller is not self._own and not self._is_known:
+            self._is_known = True
+            self._reader.hold_back(False)
+        self._reader.caller, self._reader.is_at_door = caller, not account
         if not isinstance(outcome, Response):
-            account = outcome.account
-            stream.caller = request.caller = (
-                self._own if account == self._client else self._registry.fair.named(account)
-            )
+            stream.caller = request.caller = caller
             stream.expect_body(outcome)
         elif bodiless or stream.passes_over:
             stream.refusal = outcome
@@ -198,6 +205,7 @@ class Http2Protocol(asyncio.Protocol):
 
     def _refuse(self, stream: Http2Stream, refused: Refused) -> None:
         self._registry.counts.refused += 1
+        self._reader.is_at_door = not stream.account
         refused.forget_frames()
         self._answer(stream, refused.response())
 
@@ -220,12 +228,44 @@ class Http2Protocol(asyncio.Protocol):
     # Answering.
 
     def _answer(self, stream: Http2Stream, response: Response) -> None:
-        if stream.gone or stream.opened:
+        if stream.gone or stream.opened or stream.at_door is not None:
             return
+        if stream.account or self._registry.draining:
+            self._open(stream, response)
+            return
+        stream.at_door = leave = partial(self._leave_door, stream, response)
+        cut = partial(self._reset, stream, ErrorCodes.ENHANCE_YOUR_CALM)
+        if self._registry.door.lets_through(self._client, leave, cut=cut):
+            leave()
+            return
+        if stream.number not in self._streams:
+            return  # too many wait, and it was cut
+        self._at_door[stream] = None
+        if len(self._at_door) > self._registry.limits.h2_streams_max // 2:
+            self._let_in(next(iter(self._at_door)))  # the other half is for streams that are admitted
+        self._reader.hold_back(not self._is_known)
+
+    def _leave_door(self, stream: Http2Stream, response: Response) -> None:
+        """Send an answer that waited at the door, or had not to."""
+        self._leave_line(stream)
+        self._open(stream, response)
+
+    def _leave_line(self, stream: Http2Stream) -> None:
+        stream.at_door = None
+        if stream in self._at_door:
+            del self._at_door[stream]
+            self._reader.hold_back(bool(self._at_door) and not self._is_known)
+
+    def _let_in(self, stream: Http2Stream) -> None:
+        """Have an answer leave the door now."""
+        leave = stream.at_door
+        if leave is not None:
+            self._registry.door.give_up(self._client, leave)
+            leave()
+
+    def _open(self, stream: Http2Stream, response: Response) -> None:
+        """Begin the response."""
         stream.pending, stream.opened = None, True
-        if is_paced(response.status):
-            account, size = stream.account or self._client, stream.body_bytes
-            self._reader.hold_back(self._registry.refusals.delay_s(account, size, request_ms=HTTP2_MS))
         stream.release_body()
         with self._living(stream):
             self._respond(stream, response)
@@ -275,19 +315,9 @@ class Http2Protocol(asyncio.Protocol):
         if self._settling:
             return
         self._settling = True
-        turns = self._registry.reading
-        while (
-            self._waiting
-            and not self._reader.is_held_back
-            and self._writer.held_bytes <= self._registry.limits.unsent_bytes_max
-        ):
-            if turns.used_up():
-                if not self._starts_later:
-                    self._starts_later = True
-                    turns.wait(self._start_on)
-                break
+        while self._waiting and self._writer.held_bytes <= self._registry.limits.unsent_bytes_max:
             stream = self._waiting[0]
-            if not stream.gone and not stream.opened:
+            if not (stream.gone or stream.opened or stream.at_door):
                 if not self._may_start(stream):
                     break
                 self._start(stream)
@@ -311,11 +341,6 @@ class Http2Protocol(asyncio.Protocol):
         if not self._writer.gone:
             self._settle()
 
-    def _start_on(self) -> None:
-        self._starts_later = False
-        if not self._writer.gone:
-            self._settle()
-
     def _pump_all(self) -> None:
         for stream in list(self._streams.values()):
             if stream.opened:
@@ -336,13 +361,18 @@ class Http2Protocol(asyncio.Protocol):
         self._drop(stream)
 
     def _reset(self, stream: Http2Stream, code: ErrorCodes) -> None:
-        self._h2.reset_stream(stream.number, code)
+        with suppress(ProtocolError):  # which the peer may have done itself
+            self._h2.reset_stream(stream.number, code)
         self._drop(stream)
+        self._writer.flush()
 
     def _drop(self, stream: Http2Stream) -> None:
         """Remove a stream; cancel the work that only its peer waited for."""
         self._streams.pop(stream.number, None)
         stream.gone = True
+        if stream.at_door is not None:
+            self._registry.door.give_up(self._client, stream.at_door)
+            self._leave_line(stream)
         stream.release_body()
         self._writer.forget(stream)
         if stream.pending is not None:
@@ -376,7 +406,8 @@ class Http2Protocol(asyncio.Protocol):
 
         GOAWAY comes last, because clients built on ``h2`` drop a connection that sent it, with all its responses.
         """
-        self._reader.release()
+        for stream in list(self._at_door):
+            self._let_in(stream)
         for stream in list(self._streams.values()):
             if stream.opened and stream.pending is not None:
                 stream.pending.cancel()

@@ -1,7 +1,7 @@
-"""The receiving half of an HTTP/2 connection: bytes are read in slices, within the loop's turns and with back-pressure.
+"""The receiving half of an HTTP/2 connection: bytes are read in slices, in the turns of its caller.
 
-A few kilobytes may be a hundred requests, so no more is parsed at once than one turn of the loop allows. The socket is
-not read while the peer does not take what is sent, while received bytes wait here, or while the peer is held back.
+A few kilobytes may be a hundred requests, so after each slice the turn may be over. The socket is not read while the
+peer does not take what is sent, while received bytes wait here, or while it is held back.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from tenure.http.wire.connections import Connections
+from tenure.http.wire.fair_turns import Caller
 from tenure.http.wire.http2.frame_meter import FrameMeter
 from tenure.http.wire.http2.writer import Http2Writer
 
@@ -21,7 +22,11 @@ _SMALL_SLICE_BYTES = 512
 
 
 class Http2Reader:
-    """The reader of one connection. ``parse`` is called with each slice, ``on_resume`` after a hold has ended."""
+    """The reader of one connection. ``parse`` is called with each slice.
+
+    ``caller`` is charged for the time that reading takes; ``is_at_door`` is set while the last of what was read was
+    refused there: then its allowance is charged too.
+    """
 
     def __init__(
         self,
@@ -30,24 +35,22 @@ class Http2Reader:
         *,
         meter: FrameMeter,
         writer: Http2Writer,
+        caller: Caller,
         parse: Callable[[bytes], None],
-        on_resume: Callable[[], None],
     ) -> None:
         self._transport = transport
         self._registry = registry
         self._meter = meter
         self._writer = writer
         self._parse = parse
-        self._on_resume = on_resume
         self._unread = b""
         self._waits = False
         self._paused = False
-        self._hold: asyncio.TimerHandle | None = None
-
-    @property
-    def is_held_back(self) -> bool:
-        """Whether nothing is read or started, because this peer is refused too often."""
-        return self._hold is not None
+        self.caller = caller
+        self.is_at_door = False
+        self.is_held_back = False
+        """Whether nothing is read: an answer waits at the door, and no key was used on this connection."""
+        self._is_reading = False
 
     def receive(self, data: bytes) -> None:
         """Take in bytes from the socket."""
@@ -57,22 +60,28 @@ class Http2Reader:
 
     def _read(self) -> None:
         """Parse what has come, for as long as this turn of the loop allows, and the rest in a later one."""
-        turns, data, at = self._registry.reading, self._unread, 0
-        self._waits = False
-        while at < len(data) and not self._writer.gone and self._hold is None:
-            if turns.used_up():
+        registry, data, at = self._registry, self._unread, 0
+        fair = registry.fair
+        self._waits, self._is_reading = False, True
+        while at < len(data) and not self._writer.gone and not self.is_held_back:
+            if not (fair.is_free or fair.serves(self.caller)):
                 self._waits = True
-                turns.wait(self._read)
+                self.caller.wait(self._read)
                 break
+            began_s = fair.clock()
             size = max(_SMALL_SLICE_BYTES, min(self._meter.left_bytes, _SLICE_BYTES))
             self._parse(data[at : at + size])
+            self.caller.spend(began_s)
+            if self.is_at_door:
+                registry.door.spend(began_s)
             at += size
+        self._is_reading = False
         self._unread = b"" if self._writer.gone else data[at:]
         self.regulate()
 
     def regulate(self) -> None:
         """Pause or resume the socket."""
-        pause = self._writer.stalled or self._waits or self._hold is not None
+        pause = self._writer.stalled or self._waits or self.is_held_back
         if pause != self._paused and not self._transport.is_closing():
             self._paused = pause
             if pause:
@@ -80,28 +89,14 @@ class Http2Reader:
             else:
                 self._transport.resume_reading()
 
-    def hold_back(self, delay_s: float) -> None:
-        """Read nothing more for ``delay_s`` seconds."""
-        if delay_s and self._hold is None and not self._registry.draining:
-            self._hold = asyncio.get_running_loop().call_later(delay_s, self._resume)
-            self.regulate()
-
-    def _resume(self) -> None:
-        self._hold = None
-        if not self._writer.gone:
+    def hold_back(self, is_held_back: bool) -> None:
+        """Read nothing more, or read on."""
+        was_held_back, self.is_held_back = self.is_held_back, is_held_back
+        if was_held_back and not (is_held_back or self._is_reading or self._waits or self._writer.gone):
             self._read()
-            self._on_resume()
-
-    def release(self) -> None:
-        """End a hold at once."""
-        if self._hold is not None:
-            self._hold.cancel()
-            self._resume()
 
     def lose(self) -> None:
-        """Cancel a hold, because the peer is gone, and drop the callbacks: they refer to the connection, which would
-        be freed by the garbage collector only.
+        """Drop the callback, because the peer is gone: it refers to the connection, which would be freed by the garbage
+        collector only.
         """
-        if self._hold is not None:
-            self._hold.cancel()
-        del self._parse, self._on_resume
+        del self._parse

@@ -82,7 +82,9 @@ class Http2Stream:
         "_query",
         "_registry",
         "_room",
+        "account",
         "admission",
+        "at_door",
         "blocked",
         "body_bytes",
         "caller",
@@ -100,6 +102,10 @@ class Http2Stream:
     def __init__(self, number: int, registry: Connections) -> None:
         self.number = number
         self.admission: Admission | None = None
+        self.account = ""
+        """Who is charged for it; "" while that is not known, and where it was refused at the door."""
+        self.at_door: Callable[[], None] | None = None
+        """Has the answer leave that waits at the door."""
         self.caller: Caller | None = None
         self.refusal: Response | None = None
         """The answer of a request that was refused at its head, until its small body has been passed over."""
@@ -192,11 +198,6 @@ class Http2Stream:
         """Return the whole body, which is complete."""
         self.receiving = False
         return self._body.take()
-
-    @property
-    def account(self) -> str:
-        """The account that is charged for it; "" where it was refused before that was known."""
-        return "" if self.admission is None else self.admission.account
 
     @property
     def head_only(self) -> bool:
