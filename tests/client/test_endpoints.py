@@ -42,9 +42,10 @@ def test_servers_are_asked_in_the_order_of_the_caller_until_one_answers() -> Non
 
 
 def test_a_failure_of_a_server_that_is_not_asked_first_changes_nothing() -> None:
-    servers = endpoints(A, B)
-    servers.failed(servers.servers[1])
-    assert asked(servers) == A
+    servers = endpoints(A, B, C)  # of two, the one after the other is the first again
+    for other in servers.servers[1:]:
+        servers.failed(other)
+        assert asked(servers) == A
 
 
 @pytest.mark.parametrize("status", [200, 404, 409, 429, 500])
@@ -129,6 +130,17 @@ def test_what_a_leader_said_before_the_request_was_sent_overtakes_nobody() -> No
     servers = endpoints(A, B)
     servers.note_leader(servers.servers[1], 7, 2.0)
     assert not servers.is_overtaken(servers.servers[0], since_s=3.0)
+
+
+def test_a_leader_of_an_epoch_that_a_refusal_has_outdated_overtakes_nobody() -> None:
+    """It said so in time, and a third server has since named a later leader: who leads is to be asked once more."""
+    servers = endpoints(A, B, C)
+    first, second, third = servers.servers
+    servers.note_leader(second, 7, 2.0)
+    servers.judge(third, refusal(A, epoch=8))
+    assert not servers.is_overtaken(first, since_s=1.0)
+    servers.note_leader(second, 8, 3.0)
+    assert servers.is_overtaken(first, since_s=1.0)
 
 
 def test_a_look_comes_after_the_answer_was_due_and_then_ever_more_seldom() -> None:
