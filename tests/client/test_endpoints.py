@@ -7,9 +7,10 @@ import json
 import pytest
 
 from tenure.address import ENDPOINTS_MAX, parse_addresses
-from tenure.client import ClientSettings, Response
+from tenure.client import ClientSettings, Response, WireError
 from tenure.client.transport.endpoints import Endpoints
 from tenure.client.transport.looking import patience_for
+from tenure.client.transport.wire import all_in_use
 
 A, B, C = "http://a:1", "http://b:1", "http://c:1"
 
@@ -46,6 +47,16 @@ def test_a_failure_of_a_server_that_is_not_asked_first_changes_nothing() -> None
     for other in servers.servers[1:]:
         servers.failed(other)
         assert asked(servers) == A
+
+
+def test_a_server_gives_way_for_an_error_of_the_network_and_not_for_one_of_the_client() -> None:
+    servers = endpoints(A, B, C)
+    for own in (all_in_use("connections_max"), WireError("closed", sent=False, closed=True)):
+        servers.note_error(servers.first, own)
+        assert asked(servers) == A
+    for sent, following in ((False, B), (True, C)):
+        servers.note_error(servers.first, WireError("reset", sent=sent))
+        assert asked(servers) == following
 
 
 @pytest.mark.parametrize("status", [200, 404, 409, 429, 500])

@@ -16,11 +16,13 @@ from tenure.client.calls.records import produce
 from tenure.client.plan.producer_lanes import ProducerLane
 from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan, Send, Sleep, Take
+from tenure.client.transport.wire import all_in_use
 from tenure.errors import NotLeader
 
 Outcome = Response | WireError
 LOST = WireError("reset", sent=True)
 REFUSED = WireError("refused", sent=False)
+BUSY = all_in_use("connections_max")
 OK = Response(200, b'{"topic":"t","first_seq":1,"last_seq":1,"count":1,"status":"ok","redriven":0,"claimed":[]}')
 
 
@@ -239,6 +241,25 @@ def test_a_client_closed_after_a_lost_answer_leaves_the_outcome_unknown() -> Non
     with pytest.raises(Indeterminate) as caught:
         driven.run(put(driven.session))
     assert caught.value.detail["cause"] == "client_closed"
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("several", [False, True])
+def test_a_call_that_waited_for_a_connection_in_vain_is_busy_and_waits_no_more(
+    call: Callable[[Session], Plan[Any]], several: bool
+) -> None:
+    driven = Driven(BUSY)
+    driven.session.has_several = lambda: several
+    with pytest.raises(Overloaded) as caught:
+        driven.run(call(driven.session))
+    assert (caught.value.code, len(driven.sent), driven.slept) == ("busy", 1, [])
+
+
+def test_a_client_that_is_busy_after_a_lost_answer_leaves_the_outcome_unknown() -> None:
+    driven = Driven(LOST, BUSY)
+    with pytest.raises(Indeterminate) as caught:
+        driven.run(put(driven.session))
+    assert caught.value.detail["cause"] == "busy"
 
 
 def test_what_a_newer_server_says_more_is_ignored() -> None:

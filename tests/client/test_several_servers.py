@@ -162,6 +162,27 @@ async def test_clients_wait_for_a_leader_for_longer_than_their_attempts_last(
         await putting
 
 
+async def test_a_client_whose_connections_are_all_in_use_says_so_and_keeps_its_server(
+    kind: str, pair: tuple[Member, Member]
+) -> None:
+    """Another server would help as little as it did harm: the next call still begins at the one that leads."""
+    leader, other = pair
+    other.follows(leader.leads(1))
+    leader.stop()
+    places: dict[str, Any] = {"connections_max": 1, "streams_max": 1, "acquire_ms": 50, "look_ms": FOR_EVER_MS}
+    async with several(kind, leader, other, answer_ms=FOR_EVER_MS, retry_for_ms=200, **places) as client:
+        held = [asyncio.ensure_future(client.health()) for _ in range(1 if kind == "blocking" else 2)]
+        await until(lambda: len(leader.asked) == len(held))
+        with pytest.raises(Overloaded) as caught:
+            await client.redrive("t")
+        leader.go_on()
+        await asyncio.gather(*held)
+        await client.redrive("t")
+    assert caught.value.code == "busy"
+    assert "connections_max" in caught.value.message
+    assert (len(leader.asked), other.asked) == (len(held) + 1, [])
+
+
 # Looking around
 
 

@@ -230,7 +230,7 @@ async def test_waiting_for_a_connection_has_an_end_and_sent_nothing(
     done, _ = await asyncio.wait(held, return_when=asyncio.FIRST_EXCEPTION)
     error = next(iter(done)).exception()
     assert isinstance(error, WireError)
-    assert error.sent is False
+    assert (error.sent, error.busy) == (False, True)
     closing = wire.close()
     if closing is not None:
         await closing

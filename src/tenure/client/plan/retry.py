@@ -1,6 +1,7 @@
 """Retry: which requests are repeated, when, and the error that is raised when the outcome stays unknown.
 
     never sent (no connection)          repeat any call
+    never sent (this client is busy)    it waited for as long as it may: Overloaded
     429, 503 of a Tenure server         nothing changed: repeat after Retry-After
     503 `indeterminate`, lost answers,
     502 and 504 of a gateway            unknown: repeat where a second copy has the effect of one, else Indeterminate
@@ -31,7 +32,7 @@ from tenure.contract.repeat import Repeat
 from tenure.errors import Closed, Corrupt, Indeterminate, NotLeader, Overloaded, TenureError
 from tenure.retries import Retries
 
-__all__ = ["Answered", "exchange", "reply_of", "require_success", "unreachable_error"]
+__all__ = ["Answered", "exchange", "reply_of", "require_success", "unsent_error"]
 
 T = TypeVar("T")
 
@@ -112,19 +113,21 @@ def _wait_s(session: Session, attempt: _Attempt, count: int, *, seeks: bool) -> 
     return after_s * (1 + session.chance())
 
 
-def unreachable_error(error: WireError) -> TenureError:
-    """Return the error that the caller gets where the server was not reached."""
+def unsent_error(error: WireError) -> TenureError:
+    """Return the error that the caller gets where nothing was sent."""
     if error.closed:
         return Closed(error.message, code="client_closed")
+    if error.busy:
+        return Overloaded(error.message, code="busy")
     return Overloaded(f"the server cannot be reached: {error.message}", code="unreachable")
 
 
 def _broken(error: WireError) -> _Attempt:
-    """Return the outcome of an attempt that the network broke."""
+    """Return the outcome of an attempt that the network broke, or for which the client had no connection."""
     if error.sent:
         lost = Overloaded(f"no answer came: {error.message}", code="unreachable")
         return _Attempt(None, lost, unknown=True, again=True)
-    return _Attempt(None, unreachable_error(error), again=not error.closed, elsewhere=True)
+    return _Attempt(None, unsent_error(error), again=not error.is_own, elsewhere=not error.is_own)
 
 
 def _judge(response: Response) -> _Attempt:

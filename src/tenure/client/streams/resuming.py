@@ -16,7 +16,7 @@ from collections import deque
 from typing import Generic, TypeVar
 
 from tenure.backoff import backoff_ms
-from tenure.client.plan.retry import unreachable_error
+from tenure.client.plan.retry import unsent_error
 from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan, Sleep
 from tenure.client.streams.opening import error_of_frame
@@ -65,7 +65,7 @@ class Resuming(ABC, Generic[T]):
                 yield from self._read()
             except WireError as error:
                 broken = Overloaded(f"the stream broke: {error.message}", code="disconnected")
-                yield from self._rest(unreachable_error(error) if error.closed else broken)
+                yield from self._rest(unsent_error(error) if error.is_own else broken)
             except (Overloaded, Closed) as error:
                 yield from self._rest(error)
         item, frame_id = self._ready.popleft()

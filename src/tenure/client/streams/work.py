@@ -6,7 +6,7 @@ import msgspec
 
 from tenure.client.plan.answers import decode_text
 from tenure.client.plan.encode import path_of, query_of
-from tenure.client.plan.retry import unreachable_error
+from tenure.client.plan.retry import unsent_error
 from tenure.client.plan.session import Session
 from tenure.client.plan.steps import Plan
 from tenure.client.streams.opening import error_of_frame
@@ -65,7 +65,7 @@ class Work:
             try:
                 yield from self.line.open(self._request)
             except WireError as error:
-                raise unreachable_error(error) from error
+                raise unsent_error(error) from error
 
     def next(self) -> Plan[list[Job] | None]:
         """Return the next jobs, none for a heartbeat; None where the server ended the stream. The error of an ``error``

@@ -14,7 +14,7 @@ from collections import deque
 from tenure.client.settings import ClientSettings
 from tenure.client.transport.http1 import ERROR_BYTES_MAX, ResponseReader
 from tenure.client.transport.origin import Origin
-from tenure.client.transport.wire import AsyncStream, Request, Response, WireError
+from tenure.client.transport.wire import AsyncStream, Request, Response, WireError, all_in_use
 from tenure.errors import Invalid
 
 __all__ = ["Connection", "LoopWire"]
@@ -79,20 +79,20 @@ class LoopWire:
         connection = self._pool.take_idle(settings.idle_ms / 1000)
         if connection is not None:
             return connection
-        try:
-            connection = await self._pool.take_place(request.seconds(settings.acquire_ms))
-            if connection is not None:
-                return connection
-            try:
-                async with asyncio.timeout(request.seconds(settings.connect_ms)):
-                    connection = await _connect(self._origin)
-            except BaseException:
-                self._pool.free_place()
-                raise
-            self._pool.use(connection)
+        connection = await self._pool.take_place(request.seconds(settings.acquire_ms))
+        if connection is not None:
             return connection
+        try:
+            async with asyncio.timeout(request.seconds(settings.connect_ms)):
+                connection = await _connect(self._origin)
         except OSError as error:
+            self._pool.free_place()
             raise self._origin.unreached(error) from error
+        except BaseException:
+            self._pool.free_place()
+            raise
+        self._pool.use(connection)
+        return connection
 
     def _check_usable(self) -> None:
         loop = asyncio.get_running_loop()
@@ -140,7 +140,7 @@ class _Pool:
     async def take_place(self, timeout_s: float) -> Connection | None:
         """Wait for a connection that another request gives back, or, as None, for a place to make one.
 
-        Raises TimeoutError.
+        Raises WireError.
         """
         if self._free:
             self._free -= 1
@@ -156,7 +156,7 @@ class _Pool:
             elif coming in self._waiting:
                 self._waiting.remove(coming)
             if isinstance(error, TimeoutError):
-                raise TimeoutError("every connection of this client is in use") from None
+                raise all_in_use("connections_max or streams_max") from None
             raise
 
     def use(self, connection: Connection) -> None:

@@ -45,8 +45,8 @@ class AsyncRouter:
                 connection = await server.wire.connect(request)
                 watch.sent = True
                 return await server.wire.exchange(connection, request)
-        except WireError:
-            self._endpoints.failed(server)
+        except WireError as error:
+            self._endpoints.note_error(server, error)
             raise
 
     async def open(self, request: Request) -> AsyncStream:
@@ -66,8 +66,8 @@ class AsyncRouter:
                 connection = await server.wire.connect(request)
                 watch.sent = True
                 return await server.wire.open_on(connection, request)
-        except WireError:
-            self._endpoints.failed(server)
+        except WireError as error:
+            self._endpoints.note_error(server, error)
             raise
 
     async def close(self) -> None:
@@ -95,9 +95,9 @@ class _RoutedStream:
             async with self._lookout.watch(self._server, is_stream=True) as watch:
                 watch.sent = True
                 return await self._stream.read()
-        except WireError:
+        except WireError as error:
             if not self._closed:
-                self._endpoints.failed(self._server)
+                self._endpoints.note_error(self._server, error)
             raise
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ from tenure.client.transport.fork import close_in_child
 from tenure.client.transport.http1 import ERROR_BYTES_MAX, ResponseReader
 from tenure.client.transport.idle_connections import IdleConnections
 from tenure.client.transport.origin import Origin
-from tenure.client.transport.wire import Request, Response, WireError
+from tenure.client.transport.wire import Request, Response, WireError, all_in_use
 
 __all__ = ["SocketStream", "SocketWire", "Waiting"]
 
@@ -75,7 +75,7 @@ class SocketWire:
 
     def send(self, request: Request, waiting: Waiting = _NO_LOOK) -> Response:
         answer_s = request.seconds(self._settings.answer_ms + request.wait_ms)
-        connection = self._connect(self._calls, request, waiting)
+        connection = self._connect(self._calls, request, waiting, limit="connections_max")
         try:
             connection.send(self._origin.encode(request), timeout_s=answer_s)
             response = connection.read_response(self._settings.response_bytes_max, timeout_s=answer_s)
@@ -89,7 +89,7 @@ class SocketWire:
     def open(self, request: Request, waiting: Waiting = _NO_LOOK) -> SocketStream:
         asked = request.for_stream()
         idle_s = self._settings.stream_idle_ms / 1000
-        connection = self._connect(self._streams, asked, waiting)
+        connection = self._connect(self._streams, asked, waiting, limit="streams_max")
         stream = SocketStream(connection, self._streams, idle_s=idle_s)
         try:
             connection.send(self._origin.encode(asked), timeout_s=idle_s)
@@ -101,14 +101,16 @@ class SocketWire:
             stream.close()
         return stream
 
-    def _connect(self, pool: IdleConnections[_Connection], request: Request, waiting: Waiting) -> _Connection:
+    def _connect(
+        self, pool: IdleConnections[_Connection], request: Request, waiting: Waiting, *, limit: str
+    ) -> _Connection:
         """Return a connection for a request, an idle one where there is one. Raises WireError: nothing was sent."""
         self._origin.check(closed=self._closed)
         settings = self._settings
         try:
             connection = pool.get(request.seconds(settings.acquire_ms))
-        except TimeoutError as error:
-            raise self._origin.unreached(error) from error
+        except TimeoutError:
+            raise all_in_use(limit) from None
         if connection is not None:
             if connection.is_alive(settings.idle_ms / 1000):
                 connection.waiting = waiting

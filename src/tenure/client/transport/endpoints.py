@@ -23,7 +23,7 @@ import msgspec
 from tenure.address import ENDPOINTS_MAX, Address, parse_address
 from tenure.client.settings import ClientSettings
 from tenure.client.transport.fork import renew_in_child
-from tenure.client.transport.wire import Response
+from tenure.client.transport.wire import Response, WireError
 from tenure.errors import Invalid
 
 __all__ = ["REDIRECTS_MAX", "Endpoints", "Server"]
@@ -113,6 +113,11 @@ class Endpoints(Generic[W]):
         if self._first is server:
             servers = self._servers
             self._first = servers[(servers.index(server) + 1) % len(servers)]
+
+    def note_error(self, server: Server[W], error: WireError) -> None:
+        """Note an error of the wire: its server gives way, unless the client itself was in the way."""
+        if not error.is_own:
+            self.failed(server)
 
     def judge(self, server: Server[W], response: Response) -> Server[W] | None:
         """Note what a response says about its server; return the one to repeat the request at, where it names one."""

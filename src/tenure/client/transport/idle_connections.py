@@ -44,7 +44,7 @@ class IdleConnections(Generic[T]):
         """Take a place. Raises TimeoutError where none becomes free in time."""
         with self._changed:
             if not self._idle and not self._changed.wait_for(lambda: self._idle, timeout_s):
-                raise TimeoutError("every connection of this client is in use")
+                raise TimeoutError
             return self._idle.pop()
 
     def drain(self) -> list[T]:

@@ -41,8 +41,8 @@ class Router:
             if not self.has_several():
                 return server.wire.send(request)
             return server.wire.send(request, self._lookout.wait_for(server, wait_ms=request.wait_ms))
-        except WireError:
-            self._endpoints.failed(server)
+        except WireError as error:
+            self._endpoints.note_error(server, error)
             raise
 
     def open(self, request: Request) -> Stream:
@@ -59,8 +59,8 @@ class Router:
             if not self.has_several():
                 return server.wire.open(request)
             return server.wire.open(request, self._lookout.wait_for(server))
-        except WireError:
-            self._endpoints.failed(server)
+        except WireError as error:
+            self._endpoints.note_error(server, error)
             raise
 
     def close(self) -> None:
@@ -86,9 +86,9 @@ class _RoutedStream:
             if not self._endpoints.has_several():
                 return self._stream.read()
             return self._stream.read(self._lookout.wait_for(self._server, is_stream=True))
-        except WireError:
+        except WireError as error:
             if not self._closed:
-                self._endpoints.failed(self._server)
+                self._endpoints.note_error(self._server, error)
             raise
 
     def close(self) -> None:

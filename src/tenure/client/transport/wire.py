@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ["AsyncStream", "AsyncWire", "Request", "Response", "Stream", "Wire", "WireError"]
+__all__ = ["AsyncStream", "AsyncWire", "Request", "Response", "Stream", "Wire", "WireError", "all_in_use"]
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
@@ -42,14 +42,27 @@ class Response(msgspec.Struct, frozen=True, gc=False):
 
 class WireError(Exception):
     """The network failed. ``sent`` is False only where not one byte of the request can have reached the server.
-    ``closed`` says that the client itself was closed, so that no repeat can help.
+    ``closed`` says that the client itself was closed, so that no repeat can help, and ``busy`` that no connection of it
+    became free in time.
     """
 
-    def __init__(self, message: str, *, sent: bool, closed: bool = False) -> None:
+    def __init__(self, message: str, *, sent: bool, closed: bool = False, busy: bool = False) -> None:
         super().__init__(message)
         self.message = message
         self.sent = sent
         self.closed = closed
+        self.busy = busy
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the client itself was in the way, and no server and no network."""
+        return self.closed or self.busy
+
+
+def all_in_use(setting: str) -> WireError:
+    """Return the error of a request that waited for a connection in vain: nothing was sent."""
+    message = f"every connection of this client is in use: send less at once, or raise {setting}"
+    return WireError(message, sent=False, busy=True)
 
 
 class Stream(Protocol):
