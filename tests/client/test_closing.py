@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from tenure.client import ClientSettings
 from tenure.client.transport.blocking import SocketStream
-from tests.client.both_clients import Both
+from tests.client.both_clients import Both, make_client
+from tests.kit.members import members, until
 from tests.kit.server import Running
 
 STREAMS = ["work", "watch", "events"]
@@ -34,11 +36,8 @@ class Interrupted:
     def interrupt(self) -> None:
         self.calls.append("interrupt")
 
-    def close(self) -> None:
-        self.calls.append("close")
-
-    def put(self, connection: None) -> None:
-        self.calls.append("free the place")
+    def drop(self, connection: Interrupted) -> None:
+        self.calls.append("close and free the place")
 
 
 def test_a_blocking_stream_is_closed_in_the_middle_of_its_own_read() -> None:
@@ -47,7 +46,7 @@ def test_a_blocking_stream_is_closed_in_the_middle_of_its_own_read() -> None:
     reading = threading.Thread(target=opened.stream.read, daemon=True)
     reading.start()
     reading.join(30)
-    assert opened.calls == ["interrupt", "read", "close", "free the place"]
+    assert opened.calls == ["interrupt", "read", "close and free the place"]
 
 
 @pytest.mark.parametrize("stream", STREAMS)
@@ -61,6 +60,25 @@ async def test_one_close_ends_a_stream_for_whoever_waits_on_it(client: Both, nam
     for ended in (waiting, feed.next()):
         with pytest.raises(StopAsyncIteration):
             await asyncio.wait_for(ended, 30)
+
+
+async def test_a_closed_client_ends_what_is_under_way_and_sends_nothing_more(kind: str) -> None:
+    """More calls than connections: some wait for an answer, the others for a connection."""
+    settings = ClientSettings(connections_max=1, streams_max=1, answer_ms=600_000, backoff_min_ms=1, backoff_max_ms=1)
+    with members(1) as (server,):
+        server.leads(1).stop()
+        client = make_client(kind, server.url, settings=settings)
+        calls = [asyncio.ensure_future(client.health()) for _ in range(4)]
+        await until(lambda: len(server.asked) == (1 if kind == "blocking" else 2))
+        sent = len(server.asked)
+        try:
+            await client.close()
+            told = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 15)
+        finally:
+            server.go_on()
+        assert [getattr(error, "code", error) for error in told] == ["client_closed"] * 4
+        await until(lambda: not server._writers)
+        assert len(server.asked) == sent
 
 
 HANDLING = """

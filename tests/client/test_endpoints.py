@@ -114,6 +114,14 @@ def test_the_number_of_servers_that_are_learnt_is_bounded() -> None:
     assert len(servers.servers) == ENDPOINTS_MAX
 
 
+def test_a_client_that_is_closed_learns_of_no_more_servers() -> None:
+    """The connections of one that it learnt now would be closed by nobody."""
+    servers = endpoints(A)
+    assert [server.wire for server in servers.close()] == [A]
+    assert servers.judge(servers.first, refusal(B)) is None
+    assert not servers.has_several()
+
+
 @pytest.mark.parametrize(
     ("led", "named", "epoch", "is_overtaken"),
     [

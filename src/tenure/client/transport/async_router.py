@@ -72,7 +72,7 @@ class AsyncRouter:
 
     async def close(self) -> None:
         self._lookout.close()
-        await asyncio.gather(*(server.wire.close() for server in self._endpoints.servers))
+        await asyncio.gather(*(server.wire.close() for server in self._endpoints.close()))
 
 
 class _RoutedStream:

@@ -18,10 +18,10 @@ from typing import Any
 from tenure.client.settings import ClientSettings
 from tenure.client.transport.fork import close_in_child
 from tenure.client.transport.http1 import ERROR_BYTES_MAX
-from tenure.client.transport.idle_connections import IdleConnections
 from tenure.client.transport.origin import Origin
 from tenure.client.transport.socket_connection import NO_LOOK, SocketConnection, Waiting, polling, wait_until_ready
-from tenure.client.transport.wire import Request, Response, all_in_use
+from tenure.client.transport.socket_pool import SocketPool
+from tenure.client.transport.wire import Request, Response
 
 __all__ = ["SocketStream", "SocketWire"]
 
@@ -35,26 +35,28 @@ class SocketWire:
         self._origin = Origin(url, key=key, tls=tls)
         self._settings = settings
         self._closed = False
-        self._calls = IdleConnections[SocketConnection](settings.connections_max)
-        self._streams = IdleConnections[SocketConnection](settings.streams_max)
+        self._calls = SocketPool[SocketConnection](settings.connections_max, setting="connections_max")
+        self._streams = SocketPool[SocketConnection](settings.streams_max, setting="streams_max")
 
     def send(self, request: Request, waiting: Waiting = NO_LOOK) -> Response:
         answer_s = request.seconds(self._settings.answer_ms + request.wait_ms)
-        connection = self._connect(self._calls, request, waiting, limit="connections_max")
+        connection = self._connect(self._calls, request, waiting)
         try:
             connection.send(self._origin.encode(request), timeout_s=answer_s)
             response = connection.read_response(self._settings.response_bytes_max, timeout_s=answer_s)
         except BaseException:  # half an answer is left in the connection: no other request may use it
-            connection.close()
-            self._calls.put(None)
+            self._calls.drop(connection)
             raise
-        self._calls.put(connection if connection.reusable() else None)
+        if connection.reusable():
+            self._calls.put(connection)
+        else:
+            self._calls.drop(connection)
         return response
 
     def open(self, request: Request, waiting: Waiting = NO_LOOK) -> SocketStream:
         asked = request.for_stream()
         idle_s = self._settings.stream_idle_ms / 1000
-        connection = self._connect(self._streams, asked, waiting, limit="streams_max")
+        connection = self._connect(self._streams, asked, waiting)
         stream = SocketStream(connection, self._streams, idle_s=idle_s)
         try:
             connection.send(self._origin.encode(asked), timeout_s=idle_s)
@@ -66,36 +68,36 @@ class SocketWire:
             stream.close()
         return stream
 
-    def _connect(
-        self, pool: IdleConnections[SocketConnection], request: Request, waiting: Waiting, *, limit: str
-    ) -> SocketConnection:
+    def _connect(self, pool: SocketPool[SocketConnection], request: Request, waiting: Waiting) -> SocketConnection:
         """Return a connection for a request, an idle one where there is one. Raises WireError: nothing was sent."""
         self._origin.check(closed=self._closed)
         settings = self._settings
+        connection = pool.get(request.seconds(settings.acquire_ms))
+        if connection is not None and not connection.is_alive(settings.idle_ms / 1000):
+            pool.forget(connection)
+            connection = None
+        if connection is None:
+            connection = self._make(pool, request.seconds(settings.connect_ms), waiting)
+        connection.waiting = waiting
+        return connection
+
+    def _make(self, pool: SocketPool[SocketConnection], timeout_s: float, waiting: Waiting) -> SocketConnection:
+        """Return a new connection in a place of the pool, or give the place back. Raises WireError."""
         try:
-            connection = pool.get(request.seconds(settings.acquire_ms))
-        except TimeoutError:
-            raise all_in_use(limit) from None
-        if connection is not None:
-            if connection.is_alive(settings.idle_ms / 1000):
-                connection.waiting = waiting
-                return connection
-            connection.close()
-        try:
-            connection = SocketConnection(_connect(self._origin, request.seconds(settings.connect_ms), waiting))
-            connection.waiting = waiting
-            return connection
+            connection = SocketConnection(_connect(self._origin, timeout_s, waiting))
         except OSError as error:
-            pool.put(None)
+            pool.free_place()
             raise self._origin.unreached(error) from error
         except BaseException:
-            pool.put(None)
+            pool.free_place()
             raise
+        pool.use(connection)
+        return connection
 
     def close(self) -> None:
         self._closed = True
-        for connection in self._calls.drain() + self._streams.drain():
-            connection.close()
+        self._calls.close()
+        self._streams.close()
 
 
 def _connect(origin: Origin, timeout_s: float, waiting: Waiting) -> socket.socket:
@@ -155,7 +157,7 @@ class SocketStream:
     reading one: it ends the read and does not wait for it. The last of the two lets go of the connection.
     """
 
-    def __init__(self, connection: SocketConnection, pool: IdleConnections[SocketConnection], *, idle_s: float) -> None:
+    def __init__(self, connection: SocketConnection, pool: SocketPool[SocketConnection], *, idle_s: float) -> None:
         self._connection = connection
         self._pool = pool
         self._idle_s = idle_s
@@ -182,6 +184,5 @@ class SocketStream:
         if self._busy.acquire(blocking=False):
             if not self._gone:
                 self._gone = True
-                self._connection.close()
-                self._pool.put(None)
+                self._pool.drop(self._connection)
             self._busy.release()

@@ -83,6 +83,7 @@ class Endpoints(Generic[W]):
         self._first = self._servers[0]
         self._epoch = _NEVER_LED
         self._leader: tuple[Server[W], float] | None = None
+        self._closed = False
         self.after_fork()
         renew_in_child(self)
 
@@ -148,7 +149,13 @@ class Endpoints(Generic[W]):
 
     def _may_learn(self, address: Address) -> bool:
         weaker = self._servers[0].address.scheme == "https" and address.scheme != "https"
-        return self._may_follow and not weaker and len(self._servers) < ENDPOINTS_MAX
+        return self._may_follow and not self._closed and not weaker and len(self._servers) < ENDPOINTS_MAX
+
+    def close(self) -> tuple[Server[W], ...]:
+        """Learn no more servers, and return those whose wires are to be closed."""
+        with self._lock:
+            self._closed = True
+            return self._servers
 
     def note_leader(self, server: Server[W], epoch: int, now_s: float) -> None:
         """Note that a server said of itself that it leads an epoch."""

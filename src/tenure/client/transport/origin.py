@@ -6,7 +6,7 @@ import ssl
 
 from tenure.address import parse_address
 from tenure.client.transport.http1 import RequestEncoder
-from tenure.client.transport.wire import WireError
+from tenure.client.transport.wire import WireError, client_closed
 from tenure.server_guard import check_server
 
 __all__ = ["Origin"]
@@ -30,7 +30,7 @@ class Origin:
     def check(self, *, closed: bool) -> None:
         """Raise WireError where the client is closed, and an error where a test may not reach this server."""
         if closed:
-            raise WireError("this client is closed: make another one", sent=False, closed=True)
+            raise client_closed()
         check_server(self._base)
 
     def unreached(self, error: OSError) -> WireError:

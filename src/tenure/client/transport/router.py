@@ -64,7 +64,7 @@ class Router:
             raise
 
     def close(self) -> None:
-        for server in self._endpoints.servers:
+        for server in self._endpoints.close():
             server.wire.close()
 
 

@@ -85,11 +85,8 @@ class SocketConnection:
 
     def reusable(self) -> bool:
         """Whether the response left the connection as the next request wants to find it."""
-        if self._reader.is_complete and self._reader.keep_alive:
-            self._used_s = time.monotonic()
-            return True
-        self.close()
-        return False
+        self._used_s = time.monotonic()
+        return self._reader.is_complete and self._reader.keep_alive
 
     def send(self, pieces: tuple[bytes, ...], *, timeout_s: float) -> None:
         """Send a request. A server that stopped reading is no error yet: its response may say why."""

@@ -7,7 +7,17 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ["AsyncStream", "AsyncWire", "Request", "Response", "Stream", "Wire", "WireError", "all_in_use"]
+__all__ = [
+    "AsyncStream",
+    "AsyncWire",
+    "Request",
+    "Response",
+    "Stream",
+    "Wire",
+    "WireError",
+    "all_in_use",
+    "client_closed",
+]
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
@@ -57,6 +67,11 @@ class WireError(Exception):
     def is_own(self) -> bool:
         """Whether the client itself was in the way, and no server and no network."""
         return self.closed or self.busy
+
+
+def client_closed() -> WireError:
+    """Return the error of a request of a client that is closed: nothing was sent."""
+    return WireError("this client is closed: make another one", sent=False, closed=True)
 
 
 def all_in_use(setting: str) -> WireError:
