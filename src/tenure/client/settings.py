@@ -17,7 +17,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     streams_max: int = 64
     """Connections for work, watch and event streams, beside the others."""
     connect_ms: int = 5_000
-    """How long making a connection may take."""
+    """How long making a connection may take, whichever of the addresses of its host it is to."""
     acquire_ms: int = 30_000
     """How long a call may wait for a free connection or lane before it is Overloaded (``busy``)."""
     answer_ms: int = 30_000

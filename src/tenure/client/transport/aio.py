@@ -11,6 +11,7 @@ import ssl
 
 from tenure.client.settings import ClientSettings
 from tenure.client.transport.http1 import ERROR_BYTES_MAX
+from tenure.client.transport.loop_connect import connect
 from tenure.client.transport.loop_connection import Awaited, LoopConnection
 from tenure.client.transport.loop_pool import LoopPool
 from tenure.client.transport.origin import Origin
@@ -80,8 +81,7 @@ class LoopWire:
         if connection is not None:
             return connection
         try:
-            async with asyncio.timeout(request.seconds(settings.connect_ms)):
-                connection = await _connect(self._origin)
+            connection = await connect(self._origin, request.seconds(settings.connect_ms))
         except OSError as error:
             self._pool.free_place()
             raise self._origin.unreached(error) from error
@@ -102,15 +102,6 @@ class LoopWire:
     async def close(self) -> None:
         self._closed = True
         await self._pool.close()
-
-
-async def _connect(origin: Origin) -> LoopConnection:
-    loop = asyncio.get_running_loop()
-    name = None if origin.tls is None else origin.host
-    _, connection = await loop.create_connection(
-        LoopConnection, origin.host, origin.port, ssl=origin.tls, server_hostname=name
-    )
-    return connection
 
 
 class _LoopStream:

@@ -6,20 +6,14 @@ after. A process that was forked off gets connections of its own (`tenure.client
 
 from __future__ import annotations
 
-import errno
-import os
-import select
-import socket
 import ssl
 import threading
-import time
-from typing import Any
 
 from tenure.client.settings import ClientSettings
-from tenure.client.transport.fork import close_in_child
 from tenure.client.transport.http1 import ERROR_BYTES_MAX
 from tenure.client.transport.origin import Origin
-from tenure.client.transport.socket_connection import NO_LOOK, SocketConnection, Waiting, polling, wait_until_ready
+from tenure.client.transport.socket_connect import connect
+from tenure.client.transport.socket_connection import NO_LOOK, SocketConnection, Waiting
 from tenure.client.transport.socket_pool import SocketPool
 from tenure.client.transport.wire import Request, Response
 
@@ -84,7 +78,7 @@ class SocketWire:
     def _make(self, pool: SocketPool[SocketConnection], timeout_s: float, waiting: Waiting) -> SocketConnection:
         """Return a new connection in a place of the pool, or give the place back. Raises WireError."""
         try:
-            connection = SocketConnection(_connect(self._origin, timeout_s, waiting))
+            connection = SocketConnection(connect(self._origin, timeout_s, waiting))
         except OSError as error:
             pool.free_place()
             raise self._origin.unreached(error) from error
@@ -98,58 +92,6 @@ class SocketWire:
         self._closed = True
         self._calls.close()
         self._streams.close()
-
-
-def _connect(origin: Origin, timeout_s: float, waiting: Waiting) -> socket.socket:
-    """Return a connected socket. Every address of the host is tried, each within its share of the time."""
-    until_s = time.monotonic() + timeout_s
-    found = socket.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
-    failed: OSError | None = None
-    for left, (family, kind, protocol, _, place) in zip(range(len(found), 0, -1), found, strict=True):
-        sock = socket.socket(family, kind, protocol)
-        try:
-            sock.setblocking(False)
-            now_s = time.monotonic()
-            _reach(sock, place, until_s=now_s + (until_s - now_s) / left, waiting=waiting)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if origin.tls is not None:
-                sock = origin.tls.wrap_socket(sock, server_hostname=origin.host, do_handshake_on_connect=False)
-                _shake_hands(sock, until_s=until_s, waiting=waiting)
-            close_in_child(sock)
-            return sock
-        except OSError as error:
-            sock.close()
-            failed = error
-        except BaseException:
-            sock.close()
-            raise
-    raise failed if failed is not None else OSError("the name of the host has no address")
-
-
-def _reach(sock: socket.socket, place: Any, *, until_s: float, waiting: Waiting) -> None:
-    """Connect a socket that does not block. Raises OSError."""
-    code = sock.connect_ex(place)
-    if code in (errno.EINPROGRESS, errno.EINTR):
-        _await_ready(sock, select.POLLOUT, until_s=until_s, waiting=waiting)
-        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-    if code:
-        raise OSError(code, os.strerror(code))
-
-
-def _shake_hands(sock: ssl.SSLSocket, *, until_s: float, waiting: Waiting) -> None:
-    """Begin TLS on a socket that does not block. Raises OSError."""
-    while True:
-        try:
-            return sock.do_handshake()
-        except ssl.SSLWantReadError:
-            _await_ready(sock, select.POLLIN, until_s=until_s, waiting=waiting)
-        except ssl.SSLWantWriteError:
-            _await_ready(sock, select.POLLOUT, until_s=until_s, waiting=waiting)
-
-
-def _await_ready(sock: socket.socket, events: int, *, until_s: float, waiting: Waiting) -> None:
-    """Wait for a socket, before anything was sent. Raises TimeoutError, and what ``waiting`` raises."""
-    wait_until_ready(polling(sock, events), until_s=until_s, waiting=waiting, sent=False)
 
 
 class SocketStream:
