@@ -192,11 +192,13 @@ async def test_a_stream_that_falls_silent_counts_as_broken(
 
 
 async def test_a_redirect_is_not_followed(kind: str, odd_server: Callable[[Answer], Awaitable[str]]) -> None:
-    moved = b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"
+    moved = b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
     async with make_client(kind, await odd_server(saying(moved)), key="secret", settings=ONCE) as client:
-        with pytest.raises(TenureError) as caught:
-            await client.health()
-        assert caught.value.detail["status"] == 302
+        for call in (client.health, lambda: client.produce("t", [1]), Both(client.inner.work("q")).next):
+            with pytest.raises(TenureError) as caught:
+                await call()
+            assert caught.value.code == "redirected"
+            assert caught.value.detail == {"status": 302, "location": "http://127.0.0.1:1/"}
 
 
 async def test_a_connection_that_was_not_made_sent_nothing() -> None:

@@ -1,4 +1,8 @@
-"""Answers decoded: a success into its reply, any other status and code into a TenureError."""
+"""Answers decoded: a success into its reply, any other status and code into a TenureError.
+
+An error that no Tenure server wrote (a redirect, the page of a proxy, a stranger at that address) is named as such. It
+is no statement about topics and jobs: a worker that is told 404 by a proxy must not take its jobs for gone.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,23 @@ import msgspec
 from tenure.client.transport.wire import Response
 from tenure.contract.statuses import KIND_OF_STATUS
 from tenure.contract.surrogates import mask_lone, unmask
-from tenure.errors import Corrupt, Indeterminate, NotLeader, Overloaded, TenureError
+from tenure.errors import Corrupt, Denied, Indeterminate, Invalid, NotLeader, Overloaded, TenureError
 
 __all__ = ["decode", "decode_text", "error_from_code", "error_of", "is_from_server"]
 
 T = TypeVar("T")
 
 _GATEWAY = frozenset({502, 503, 504})
+_FOREIGN: dict[int, type[TenureError]] = {
+    400: Invalid,
+    401: Denied,
+    403: Denied,
+    413: Invalid,
+    421: NotLeader,
+    429: Overloaded,
+}
+"""What the caller does next is the same whoever answers with one of these."""
+_SHOWN_CHARS_MAX = 200
 _BY_CODE: dict[str, type[TenureError]] = {
     "indeterminate": Indeterminate,
     "corrupt": Corrupt,
@@ -56,13 +70,36 @@ def error_of(response: Response) -> TenureError:
         fields = _decode_error(response.body).error
     except msgspec.DecodeError:
         fields = _ErrorFields()
-    if not fields.code and response.status in _GATEWAY:
-        message = f"something in between answered {response.status}: the server behind it is away"
-        away = Overloaded(message, code="unreachable")
-        away.detail = {"status": response.status}
-        return away
-    message = fields.message or f"the server answered {response.status} and said no more"
+    if not fields.code:
+        return _foreign_error(response)
+    message = fields.message or f"the server answered {response.status} {fields.code}, and no more"
     return error_from_code(response.status, fields.code, message, fields.detail)
+
+
+def _foreign_error(response: Response) -> TenureError:
+    """Return the error of an answer that no Tenure server wrote."""
+    status, location = response.status, _shown(response, "location")
+    error: TenureError
+    if status in _GATEWAY:
+        message = f"something in between answered {status}: the server behind it is away"
+        error = Overloaded(message, code="unreachable")
+    elif 300 <= status < 400:
+        where = f" to {location}" if location else ""
+        message = f"{status} is a redirect{where}, which no client follows: use the URL of the Tenure server itself"
+        error = TenureError(message, code="redirected")
+    else:
+        kind = _shown(response, "content-type")
+        what = f"{status} with {kind}" if kind else f"{status}"
+        message = f"this is no answer of a Tenure server: {what}. Is the URL that of one, or is something in between?"
+        error = _FOREIGN.get(status, TenureError)(message, code="not_tenure")
+    error.detail = {"status": status} | ({"location": location} if location else {})
+    return error
+
+
+def _shown(response: Response, header: str) -> str:
+    """Return a header that anybody may have written, fit for a terminal."""
+    text = response.headers.get(header, "")[:_SHOWN_CHARS_MAX]
+    return text.encode("ascii", "backslashreplace").decode()
 
 
 def error_from_code(status: int, code: str, message: str, detail: dict[str, Any]) -> TenureError:
@@ -99,7 +136,8 @@ def decode_text(decoder: msgspec.json.Decoder[T], text: bytes) -> T:
 
 
 def _bad_answer(error: Exception) -> TenureError:
-    return TenureError(f"this is not what this client knows: {error}", code="bad_answer")
+    message = f"this is not what this client knows: {error}. Is the URL that of a Tenure server?"
+    return TenureError(message, code="bad_answer")
 
 
 def _unmask_raw(value: Any, word: bytes) -> Any:

@@ -17,7 +17,16 @@ _COPIED_BYTES_MAX = 64 * 1024
 """A body up to here is copied behind its head: one packet, and one system call."""
 
 
-_HEADERS = {name.encode(): name for name in ("content-length", "content-type", "retry-after", "transfer-encoding")}
+_HEADERS = {
+    name.encode(): name
+    for name in (
+        "content-length",
+        "content-type",
+        "location",
+        "retry-after",
+        "transfer-encoding",
+    )
+}
 """The headers of a response that are kept: what else a server sends is not looked at."""
 
 
