@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tenure.cli.commands.put_input import from_lines, open_lines
 from tests.cli.conftest import COMMAND, Remote, surroundings
 from tests.kit.server import Running
 
@@ -137,6 +138,15 @@ def test_what_is_not_utf_8_is_refused(remote: Remote, queue: str, tmp_path: Path
     done = remote("put", queue, "--file", source)
     assert done.returncode == 2
     assert "line 1 is not UTF-8" in done.stderr
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_a_byte_order_mark_and_the_line_ends_of_windows_are_no_part_of_a_value(tmp_path: Path, text: bool):
+    source = tmp_path / "saved-by-an-editor"
+    source.write_bytes(b"\xef\xbb\xbf1\r\n2\r\n")
+    descriptor, _ = open_lines(source)
+    values = [value for batch in from_lines(descriptor, text=text) for value in batch.values]
+    assert values == ([b'"1"', b'"2"'] if text else [b"1", b"2"])
 
 
 def test_an_endless_line_is_refused_before_it_fills_the_memory(remote: Remote, queue: str):

@@ -31,6 +31,15 @@ def test_app_may_be_the_attribute_of_an_attribute(find, shop: ModuleType):
     assert find("shop_of_a_test:nested.jobs") is shop.nested.jobs
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"), [("shop_of_a_test.py", "shop_of_a_test:app"), ("./src/mail.py", "src.mail:app"), ("mail", "")]
+)
+def test_a_file_in_place_of_a_module_is_refused_with_what_to_say(shop: ModuleType, name: str, hint: str):
+    with pytest.raises(Invalid) as caught:
+        load_app(name)
+    assert (f": say {hint}" in caught.value.message) is bool(hint)
+
+
 @pytest.mark.parametrize("find", [load, load_app])
 @pytest.mark.parametrize(
     ("name", "message"),

@@ -49,7 +49,8 @@ def _import_module(name: str, spec: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
-            raise Invalid(f"no module {error.name!r} in {here} or among what is installed") from None
+            hint = f": say {_as_module(name)}" if name.endswith(".py") else ""
+            raise Invalid(f"no module {error.name!r} in {here} or among what is installed{hint}") from None
         raise Unloadable(user_traceback(error)) from None
     except Exception as error:
         raise Unloadable(user_traceback(error)) from None

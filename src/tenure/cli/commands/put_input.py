@@ -6,6 +6,7 @@ each line soon, and a long file goes a thousand lines at a time.
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
 import select
@@ -74,11 +75,13 @@ def open_lines(path: Path | None) -> tuple[int, int | None]:
 
 
 def from_lines(descriptor: int, *, text: bool) -> Iterator[Batch]:
-    """Yield the lines of a stream: JSON values (blank lines are skipped), or with ``text`` strings. Raises Invalid for
-    a line that is neither, after the lines before it were yielded.
+    """Yield the lines of a stream: JSON values (blank lines are skipped), or with ``text`` strings. A byte order mark,
+    which some editors write, is skipped. Raises Invalid for a line that is neither, after the lines before it were
+    yielded.
     """
     batch, held_bytes = Batch([], 1, 0), 0
-    for number, content, read_bytes in _lines(descriptor):
+    for number, line, read_bytes in _lines(descriptor):
+        content = line.removeprefix(codecs.BOM_UTF8) if line is not None and number == 1 else line
         batch.read_bytes = read_bytes
         if content is not None and (text or content.strip()):
             try:
