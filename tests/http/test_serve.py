@@ -108,6 +108,7 @@ def test_a_directory_in_use_and_a_taken_port_are_refused(tenure: Tenure, tmp_pat
         port = server.url.rpartition(":")[2]
         done = tenure("serve", "--data", tmp_path / "other", "--port", port)
         assert done.returncode == 2
+        assert f"tenure: 127.0.0.1:{port}: Address already in use" in done.stderr
         assert client.get("/v0/topics/jobs").json()["count"] == 3
 
 

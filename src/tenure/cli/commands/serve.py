@@ -7,6 +7,7 @@ stop it gracefully and a second one at once; SIGHUP reads the keys again. It exi
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import logging
 import os
@@ -50,8 +51,9 @@ def run(flags: dict[str, Any], *, sets: list[str], file: Path | None) -> int:
             log.warning("these variables are no settings and are ignored: %s", ", ".join(strangers))
         service = Service(settings)
         sys.setswitchinterval(_SWITCH_S)
+        address = f"{settings.host}:{settings.port}"
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_Serving(service).live())
+            return runner.run(_Serving(service, address).live())
     except Corrupt as error:
         return _refuse(error.message, PROBLEM)
     except TenureError as error:
@@ -68,14 +70,20 @@ _COLLECTIONS_MIN = 25
 class _Serving:
     """One run of a server under signals."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, address: str) -> None:
         self._service = service
+        self._address = address
         self._stop_asked = asyncio.Event()
         self._opening: asyncio.Task[None] | None = None
 
     async def live(self) -> int:
         service, loop = self._service, asyncio.get_running_loop()
-        await service.start()
+        try:
+            await service.start()
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise OSError(error.errno, os.strerror(error.errno), self._address) from error
+            raise
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number)
         loop.add_signal_handler(signal.SIGHUP, service.reload_keys)
