@@ -88,6 +88,23 @@ async def test_a_connection_that_was_made_while_its_pool_was_closed_is_closed_an
         assert (caught.value.closed, caught.value.sent, connection.is_open) == (True, False, False)
 
 
+def test_a_pool_that_a_signal_handler_closes_while_a_connection_is_taken_gives_out_none() -> None:
+    pool = socket_pool(1)
+    connection = used(pool)
+    pool.put(connection)
+
+    class Interrupted(list[Any]):
+        def pop(self, *_: Any) -> Any:
+            taken = super().pop()
+            pool.close()
+            return taken
+
+    pool._idle = Interrupted(pool._idle)
+    with pytest.raises(WireError) as caught:
+        pool.get(0)
+    assert (caught.value.closed, connection.is_open) == (True, False)
+
+
 def test_a_thread_that_waits_for_a_connection_is_refused_when_the_pool_closes() -> None:
     pool = socket_pool(1)
     used(pool)

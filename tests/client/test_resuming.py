@@ -14,6 +14,7 @@ from tenure.client.plan.steps import Open, Plan, Read, Send, Sleep
 from tenure.client.streams.resuming import Resuming
 from tenure.client.streams.watch import Events, Watch, parse_starts
 from tenure.client.streams.work import Work
+from tenure.client.transport.wire import all_in_use
 from tenure.contract.bodies import WatchBody
 from tenure.contract.commands import Claim
 
@@ -144,6 +145,15 @@ def test_the_time_for_coming_back_begins_with_the_cut() -> None:
     with pytest.raises(Overloaded):
         hand.run(events(hand).next(), *quiet(1), CUT)
     assert sum(hand.pauses) == pytest.approx(5.5), "the attempt that begins within the time is the last"
+
+
+def test_a_stream_that_finds_no_free_connection_tries_on_and_says_in_the_end_that_its_client_is_busy() -> None:
+    hand = Hand(reconnect_min_ms=100, reconnect_max_ms=1_000, reconnect_for_ms=5_000)
+    hand.answers = [Opened.response, *[all_in_use("streams_max")] * 99]
+    with pytest.raises(Overloaded, match="streams_max") as caught:
+        hand.run(events(hand).next(), *quiet(1), CUT)
+    assert caught.value.code == "busy"
+    assert len(hand.pauses) > 3
 
 
 @pytest.mark.parametrize(("code", "error", "kind"), [(404, "topic_not_found", NotFound), (503, "read_only", None)])

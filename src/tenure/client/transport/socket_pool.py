@@ -57,12 +57,12 @@ class SocketPool(Generic[C]):
             if not self._idle:
                 raise all_in_use(self._setting)
             connection = self._idle.pop()
-            if connection is not None:
-                self._used.add(connection)
-            return connection
+        if connection is not None:
+            self.use(connection)
+        return connection
 
     def use(self, connection: C) -> None:
-        """Count a connection that was made for a place. Raises WireError where the pool was closed meanwhile."""
+        """Count a connection as in use. Raises WireError where the pool was closed meanwhile."""
         with self._changed:
             self._used.add(connection)
             if not self._closed:
