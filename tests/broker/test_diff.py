@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tenure import Broker, Overloaded, Settings
+from tenure.broker import OpenAnswer
 from tenure.contract.commands import Diff
 from tenure.core.decide.table import DECIDES
 from tenure.testing.clock import ManualClock
@@ -148,3 +149,30 @@ async def test_a_gap_is_told_once_it_is_durable_and_leads_a_reader_on(clock: Man
         found = await broker.diff("t", from_seq=1)
         assert found.tombstone is not None
         assert (found.tombstone.gap_to, [record.seq for record in found.records]) == (3, [4, 5])
+
+
+async def test_readers_that_wait_are_answered_over_several_turns_those_first_who_had_no_time(
+    clock: ManualClock,
+) -> None:
+    """A record for many readers is read for each of them, and no turn of the loop does that for all."""
+    async with await Broker.open(None, clock=clock, settings=Settings(turn_ms_max=0)) as broker:
+        await broker.put_topic("t")
+        answered: list[int] = []
+        for number in range(20):
+            answer = broker.diff("t", node="own" if number % 2 else None, wait_ms=30_000)
+            assert isinstance(answer, OpenAnswer)
+            answer.when_done(lambda _, number=number, answer=answer: answered.append(number))  # type: ignore[misc]
+        broker.produce("t", [b"1"], node="own")
+        at_once = len(answered)
+        assert at_once <= 1, "a turn that is over reads for one"
+        broker.produce("t", [b"2"], node="own")
+        while len(answered) < 10:
+            before = len(answered)
+            await asyncio.sleep(0)
+            assert len(answered) - before <= 2
+        await turn()
+        assert sorted(answered) == list(range(0, 20, 2))
+        broker.produce("t", [b"3"], node="you")
+        await turn()
+        await turn()
+        assert sorted(answered) == list(range(20))

@@ -22,6 +22,7 @@ from tenure.core.decide.claim import check_claim, clamp_claim
 from tenure.core.level import Level
 from tenure.core.state.topic import Topic
 from tenure.errors import NotFound, Overloaded, TenureError
+from tenure.turns import Turns
 
 __all__ = ["Lines"]
 
@@ -43,6 +44,7 @@ class Lines:
         coordinator: Coordinator,
         claims: UnsyncedClaims,
         catch_up: CatchUp,
+        turns: Turns,
         graces: Graces,
         check_open: Callable[[], None],
         check_writable: Callable[[], None],
@@ -56,6 +58,7 @@ class Lines:
         self._coordinator = coordinator
         self._claims = claims
         self._catch_up = catch_up
+        self._turns = turns
         self._graces = graces
         self._check_open = check_open
         self._check_writable = check_writable
@@ -63,16 +66,26 @@ class Lines:
         self._attend_later = attend_later
         self._settle = settle
         self._reads: dict[Topic, set[WaitingRead]] = {}
+        self._to_read: dict[Topic, dict[WaitingRead, None]] = {}
         self.reads_waiting = 0
 
     def __len__(self) -> int:
         return self._coordinator.waiting + self.reads_waiting
 
     def serve(self, topic: Topic) -> None:
-        """Serve the callers that wait on a topic on which something has changed."""
+        """Serve the callers that wait on a topic on which something has changed.
+
+        What this turn has no time to read is read in the next ones, before those that are to be read once more.
+        """
         self._coordinator.serve(topic)
-        for read in list(self._reads.get(topic, ())):
-            self._read_again(topic, read)
+        reads = self._reads.get(topic)
+        if reads:
+            is_under_way = topic in self._to_read
+            self._to_read.setdefault(topic, {}).update(dict.fromkeys(reads))
+            if not is_under_way:
+                step = partial(self._read_next, topic)
+                if not self._turns.run(step):
+                    self._turns.add(step)
 
     def close(self, error: TenureError) -> None:
         """Refuse all waiting callers with this error."""
@@ -205,6 +218,17 @@ class Lines:
     def _end_read(self, topic: Topic, read: WaitingRead) -> None:
         read.is_time_up = True
         self._read_again(topic, read)
+
+    def _read_next(self, topic: Topic) -> bool:
+        """Read again for the next one of those that wait on a topic; return True after the last."""
+        to_read = self._to_read[topic]
+        read = next(iter(to_read))
+        del to_read[read]
+        if not to_read:
+            del self._to_read[topic]
+        if read.is_open:
+            self._read_again(topic, read)
+        return not to_read
 
     def _read_again(self, topic: Topic, read: WaitingRead) -> None:
         """Read again after an event on the topic, and answer if there is something to read now, or the time is up."""

@@ -81,6 +81,7 @@ class ServingLoop:
             coordinator=self.coordinator,
             claims=self.claims,
             catch_up=self.catch_up,
+            turns=self.turns,
             graces=self.graces,
             check_open=self.check_open,
             check_writable=self.check_writable,
