@@ -158,7 +158,7 @@ class _Welcomed:
         return response
 
     def answer(self, body: Body) -> Any:
-        self.request.complete(body)
+        self.request.body = body
         return self._answer(self.request)
 
 

@@ -75,11 +75,10 @@ access = logging.getLogger("tenure.http.access")
 
 def log_request(route: Route | None, request: Request, *, status: int) -> None:
     """Log one line for a request that was answered; at level debug, because a queue answers many."""
-    if access.isEnabledFor(logging.DEBUG):
-        pattern = route.pattern if route is not None else "-"
-        method = request.method if request.method.isalpha() else "-"
-        about = {"method": method[:16], "route": pattern, "status": status, "ms": round(request.elapsed_ms, 3)}
-        access.debug("request", extra=about)
+    pattern = route.pattern if route is not None else "-"
+    method = request.method if request.method.isalpha() else "-"
+    about = {"method": method[:16], "route": pattern, "status": status, "ms": round(request.elapsed_ms, 3)}
+    access.debug("request", extra=about)
 
 
 log = logging.getLogger("tenure.server")
@@ -179,21 +178,22 @@ class Service:
 
     def _admit(self, route: Route, call: Call) -> None:
         self.gate.admit(route, call)
-        if self._is_held(route):
+        context = self.context
+        if not context.is_open and self._is_held(route):
             return
-        if self.context.draining:
+        if context.draining:
             self._refuse_late(route)
-        if route.scopes and not route.anywhere:
-            _ = self.context.broker  # raises while the log is replayed, and where another server leads
+        if not context.is_open and route.scopes and not route.anywhere:
+            _ = context.broker  # raises while the log is replayed, and where another server leads
 
     def _start(self, route: Route, call: Call) -> None:
-        gate = self.gate
-        if call.ring is not gate.ring or call.key is not None or route.sse:
+        gate, context = self.gate, self.context
+        if call.ring is not gate.ring or route.sse or gate.is_crowded(call):
             gate.start(route, call)
-        if self.context.draining:
+        if context.draining:
             self._refuse_late(route)
-        elif not self.context.is_open and route.scopes and not route.anywhere:
-            self.context.check_leads()
+        elif not context.is_open and route.scopes and not route.anywhere:
+            context.check_leads()
 
     def _is_held(self, route: Route) -> bool:
         """Return whether a request should wait until somebody is known to lead."""
@@ -213,7 +213,8 @@ class Service:
 
     def _observe(self, route: Route | None, request: Request, status: int) -> None:
         self.traffic.observe(route, request, status)
-        log_request(route, request, status=status)
+        if access.isEnabledFor(logging.DEBUG):
+            log_request(route, request, status=status)
 
     def _wire(self) -> dict[str, float]:
         if self._server is None:

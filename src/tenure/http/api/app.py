@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable
+from time import perf_counter
 from typing import Any
 
 import msgspec
@@ -57,16 +58,18 @@ class Call:
 
     def answer(self, body: Body) -> Result:
         """Answer the call, whose body is complete now."""
-        self.request.complete(body)
+        self.request.body, self.request.started = body, perf_counter()
         return self.app.answer(self.route, self)
 
     def hold(self, later: Later[Any] | None) -> Callable[[], None] | None:
         """Count the call as open, until what is returned is called; None where nobody counts."""
-        return self.app.hold(self, later)
+        return None if self.app.holds is None else self.app.holds(self, later)
 
     def observed(self, response: Response) -> Response:
         """Count the response to a call that waited; return it."""
-        return self.app.observed(self.route, self.request, response)
+        if self.app.observes is not None:
+            self.app.observes(self.route, self.request, response.status)
+        return response
 
 
 Handler = Callable[[Any, Call], Result]
@@ -133,8 +136,8 @@ class App:
         self._recheck = recheck
         self._start = start
         self._track = track
-        self._observe = observe
-        self._hold = hold
+        self.observes = observe
+        self.holds = hold
         self._await_leader = await_leader
         self._account = account
         self._found: dict[tuple[str, str], tuple[Route, dict[str, str]]] = {}
@@ -214,14 +217,10 @@ class App:
         result = self._handle(route, call)
         return result if isinstance(result, (Response, Later)) else await result
 
-    def hold(self, call: Call, later: Later[Any] | None) -> Callable[[], None] | None:
-        """Count a call as open, until what is returned is called; None where nobody counts."""
-        return None if self._hold is None else self._hold(call, later)
-
     def observed(self, route: Route | None, request: Request, response: Response) -> Response:
         """Report the status of a response; return it."""
-        if self._observe is not None:
-            self._observe(route, request, response.status)
+        if self.observes is not None:
+            self.observes(route, request, response.status)
         return response
 
     def _find(self, request: Request) -> tuple[Route, Call]:

@@ -107,7 +107,7 @@ class Gatekeeper:
         if self.ring.keys:
             self._authorize(route, call)
         call.ring = self.ring
-        if call.key is not None or route.sse:
+        if route.sse or self.is_crowded(call):
             self._check_caps(route, call)
 
     def recheck(self, route: Route, call: Call) -> None:
@@ -123,8 +123,12 @@ class Gatekeeper:
             self._authorize(route, call)
         self._check_caps(route, call)
 
+    def is_crowded(self, call: Call) -> bool:
+        """Return whether the key of a call has as many requests open as it may."""
+        return call.key is not None and 0 < self.requests_per_key_max <= self.requests.get(call.key_id, 0)
+
     def _authorize(self, route: Route, call: Call) -> None:
-        if route.scopes and self.ring:
+        if route.scopes and self.ring.keys:
             key = self._key_of(route, call.request)
             if not route.scopes <= key.scopes:
                 missing = sorted(route.scopes - key.scopes)
@@ -136,7 +140,7 @@ class Gatekeeper:
         call.ring = self.ring
 
     def _check_caps(self, route: Route, call: Call) -> None:
-        if call.key is not None and 0 < self.requests_per_key_max <= self.requests.get(call.key_id, 0):
+        if self.is_crowded(call):
             raise _at_cap(self.requests_per_key_max, "requests_per_key_max")
         if route.sse:
             if 0 < self.streams_max <= self.streams_open:

@@ -51,6 +51,8 @@ class Context:
         self, broker: Broker | None = None, *, settings: ServerSettings | None = None, replay: Replay | None = None
     ) -> None:
         self._broker = broker
+        #: Whether there is a broker.
+        self.is_open = broker is not None
         self.settings = settings or ServerSettings()
         self.replay = replay
         self.draining = False
@@ -85,14 +87,9 @@ class Context:
 
     def set_broker(self, broker: Broker | None) -> None:
         """Set the broker once requests can be served; None while another server leads."""
-        self._broker = broker
+        self._broker, self.is_open = broker, broker is not None
         if broker is not None and self.shares is not None:
             self.shares.begin(broker)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether there is a broker."""
-        return self._broker is not None
 
     def _is_pressed(self) -> bool:
         return self._broker is not None and self._broker.waits_for_disk

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import Any, Final
 
 import msgspec
@@ -19,9 +20,10 @@ encode: Final = msgspec.json.Encoder().encode
 
 def performance(request: Request, fsync_ms: float | None = None) -> bytes:
     """Return the member that every body ends with; ``fsync_ms`` belongs to writes."""
+    total_ms = (perf_counter() - request.started) * 1000
     if fsync_ms is None:
-        return b'"performance":{"server_total_ms":%.3f}' % request.elapsed_ms
-    return b'"performance":{"server_total_ms":%.3f,"fsync_ms":%.3f}' % (request.elapsed_ms, fsync_ms)
+        return b'"performance":{"server_total_ms":%.3f}' % total_ms
+    return b'"performance":{"server_total_ms":%.3f,"fsync_ms":%.3f}' % (total_ms, fsync_ms)
 
 
 def reply(

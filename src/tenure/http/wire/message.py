@@ -63,7 +63,7 @@ Stream = Callable[[Send], Coroutine[Any, Any, None]]
 
 
 class Request:
-    """One request: its head, and from `complete` on its body.
+    """One request: its head, and its body once that is read; from then on its time counts.
 
     ``path`` is percent-decoded UTF-8 and split off its query; header names are lower case; a repeated header is
     joined by ", ". ``account`` is the key that it came with, on a server without keys the address, also where it was
@@ -91,11 +91,6 @@ class Request:
         self.client = client
         self.account = ""
         self.caller: Caller | None = None
-        self.started = perf_counter()
-
-    def complete(self, body: Body) -> None:
-        """Take the body, which has been read and is within its limit; the time starts again."""
-        self.body = body
         self.started = perf_counter()
 
     @property

@@ -47,14 +47,16 @@ class Pending:
     def reached(self, error: TenureError | None) -> None:
         """Respond: the answer is done, or never will be, by this error. Only the first call counts."""
         caller = self._admission.request.caller
-        if caller is not None and error is None and self.ends_with_peer and not caller.is_free:
+        if caller is not None and error is None and self._later.ends_with_peer and not caller.is_free:
             caller.wait(partial(self._respond, None))  # one event may end the wait of many
         else:
             self._respond(error)
 
     def _respond(self, error: TenureError | None) -> None:
-        done = self._end()
+        done, self._done = self._done, None
         if done is not None:
+            if self._release is not None:
+                self._release()
             later, admission = self._later, self._admission
             caller, began_s = admission.request.caller, perf_counter()
             if error is None:
@@ -63,12 +65,6 @@ class Pending:
                 done(admission.observed(error_response(error, admission.request)))
             if caller is not None:
                 caller.spend(began_s)
-
-    def _end(self) -> Done | None:
-        done, self._done = self._done, None
-        if done is not None and self._release is not None:
-            self._release()
-        return done
 
     def cancel(self) -> None:
         """Respond now: the server stops."""
@@ -80,7 +76,9 @@ class Pending:
 
     def lose(self) -> None:
         """End the wait, because the peer is gone; what its reply holds is taken back. A write goes on."""
-        self._end()
+        done, self._done = self._done, None
+        if done is not None and self._release is not None:
+            self._release()
         if self.ends_with_peer:
             self._later.answer.cancel()
 
