@@ -68,6 +68,20 @@ async def test_a_claim_that_was_handed_a_job_before_its_first_step_gives_it_back
     assert numbers(broker)["in_flight"] == 0
 
 
+@pytest.mark.parametrize("make", [asyncio.ensure_future, asyncio.create_task])
+async def test_a_claim_whose_task_is_cancelled_at_once_holds_nothing_though_the_task_is_kept(
+    broker: Broker, make: Callable[[Any], asyncio.Future[Any]]
+) -> None:
+    await make_queue(broker, lease_ms=600_000)
+    kept = [make(broker.claim("q", node="gone", wait_ms=WAIT_MS)) for _ in range(2)]
+    for task in kept:
+        task.cancel()
+    broker.produce("q", [b"1"])
+    await turn()
+    assert numbers(broker)["in_flight"] == 0
+    assert all(task.cancelled() for task in kept)
+
+
 async def test_a_claim_that_is_dropped_without_being_awaited_waits_no_more(broker: Broker) -> None:
     await make_queue(broker)
     claim = broker.claim("q", node="gone", wait_ms=WAIT_MS)

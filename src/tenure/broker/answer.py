@@ -226,14 +226,18 @@ class OpenAnswer(Generic[T]):
 
     A caller that goes away is noticed however it does: it cancels the task that awaits this, calls `cancel`, or drops
     this without ever awaiting it. What the broker keeps must not refer to it, or it would never be dropped.
+
+    A task may run it as it is (``send``, ``throw``, ``close``): a task that is cancelled before its first step throws
+    into what it runs and calls no ``__await__``, and then keeps it for as long as somebody keeps the task.
     """
 
-    __slots__ = ("_loop", "_promise")
+    __slots__ = ("_loop", "_promise", "_steps")
     level: Final = Level.NOW
 
     def __init__(self, promise: Promise[T], loop: asyncio.AbstractEventLoop) -> None:
         self._promise = promise
         self._loop = loop
+        self._steps: Generator[Any, None, T] | None = None
 
     @property
     def reply(self) -> T:
@@ -263,6 +267,26 @@ class OpenAnswer(Generic[T]):
         if not self.is_done():
             yield from _until_done(self, partial(self._promise.when_done, takes=False))
         return self._promise.take()
+
+    def send(self, value: Any) -> Any:
+        """Continue, as a task does with what it runs."""
+        if self._steps is None:
+            self._steps = self.__await__()
+        return self._steps.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise where it waits; before the first step it does not wait yet, and the caller is gone."""
+        if self._steps is None:
+            self.cancel()
+            raise error[0]
+        return self._steps.throw(*error)
+
+    def close(self) -> None:
+        """Stop, because the caller is gone."""
+        if self._steps is None:
+            self.cancel()
+        else:
+            self._steps.close()
 
     def __del__(self) -> None:
         # Any thread may drop it, in the middle of anything: the broker takes back in a turn of its own.

@@ -78,7 +78,7 @@ class Broker(CommandMethods):
 
     Errors are raised by the call itself, before anything changed; awaiting an answer raises only Indeterminate, when
     the disk failed under it. A call that waits for a queue to catch up, or runs in steps, raises its errors there too.
-    An answer is an awaitable and no coroutine: ``asyncio.ensure_future`` makes a task of it.
+    ``asyncio.ensure_future`` makes a task of an answer.
 
     >>> import asyncio
     >>> from tenure import Broker
