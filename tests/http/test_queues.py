@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from tenure import Broker
+from tenure.http.api.app import Call
+from tenure.http.wire.message import Request, Response
+from tenure.http.wire.respond import Pending, carry_out
 from tests.http.conftest import Reply, Site
 from tests.http.streaming import gatekeeper
-from tests.kit.brokers import turn
+from tests.kit.brokers import numbers, turn
 
 Q = "/v0/topics/transcode"
 
@@ -142,6 +145,29 @@ async def test_a_waiting_claim_whose_caller_is_gone_takes_nothing(site: Site) ->
     await asyncio.wait([waiting])
     await site.post(Q, {"records": [{"data": 7}]})
     assert (await site.get(Q))["queue"]["ready"] == 1
+
+
+@pytest.mark.parametrize("wait_ms", [0, 5000])
+async def test_a_claim_whose_connection_is_lost_before_its_answer_leaves_gives_its_jobs_back(
+    site: Site, wait_ms: int
+) -> None:
+    await make(site)
+    if not wait_ms:
+        await site.post(Q, {"records": [{"data": 7}]})
+    call = site.app.admit_whole(Request("POST", f"{Q}/claim", headers={"content-type": "application/json"}))
+    assert isinstance(call, Call)
+    pending = carry_out(call, b'{"node":"w","wait_ms":%d}' % wait_ms, _unheard)
+    assert isinstance(pending, Pending)
+    if wait_ms:
+        site.broker.produce("transcode", [b"7"])  # it is given the job, and the write of that is on its way
+    assert numbers(site.broker, "transcode")["in_flight"] == 1
+    pending.lose()
+    await turn()
+    assert numbers(site.broker, "transcode")["in_flight"] == 0
+
+
+def _unheard(response: Response) -> None:
+    raise AssertionError("nobody is there to be answered")
 
 
 async def test_a_waiting_claim_hears_that_the_queue_is_gone(site: Site) -> None:
