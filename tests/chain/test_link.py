@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.chain.link import FORMAT, Kind, Link, Run, digest
+from tenure.chain.link import FORMAT, GRANT_MS_MAX, Kind, Link, Run, digest
 from tenure.errors import Corrupt
 
 LINK = Link(
@@ -19,6 +19,7 @@ LINK = Link(
     b"d" * 16,
     log_ms=1_700_000_000_000,
     beat_ms=500,
+    grant_ms=1_500,
     first_batch=40,
     last_batch=42,
     url="http://a:4000",
@@ -37,6 +38,12 @@ def test_what_was_packed_is_unpacked():
 def test_any_runs_are_kept(runs: list[tuple[int, int, bytes]]):
     link = LINK._replace(runs=[Run(*run) for run in runs])
     assert Link.unpack(link.pack(), "key") == link
+
+
+def test_a_grant_is_never_told_shorter_than_it_is():
+    for grant_ms in (0, 1, 9, 10, 11, 1_501, GRANT_MS_MAX - 1, GRANT_MS_MAX):
+        told_ms = Link.unpack(LINK._replace(grant_ms=grant_ms).pack(), "key").grant_ms
+        assert grant_ms <= told_ms < grant_ms + 10
 
 
 def test_a_flipped_bit_anywhere_is_damage_that_names_its_key():

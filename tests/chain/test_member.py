@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
+from msgspec.structs import replace
 
 from tenure.chain.adopt import adopt
 from tenure.chain.copy import DIVERGED
@@ -18,6 +19,7 @@ from tenure.clock import SystemClock
 from tenure.errors import Conflict, Corrupt, Indeterminate, NotFound, NotLeader
 from tenure.log import FileLog
 from tenure.objects.store import StoreRefused
+from tenure.testing import ManualClock
 from tenure.testing.power_loss import MODES, CrashMode
 from tenure.testing.simdisk import PowerLoss, SimDisk
 from tenure.testing.simstore import Call, Fault, SimStore
@@ -251,6 +253,23 @@ def test_a_leader_that_lives_is_not_overtaken():
     assert caught.value.code == "home_led"
     store.hook = lambda call: None
     put(log, b"b")
+
+
+def test_a_server_alone_waits_for_the_grant_of_a_leader_that_was_followed():
+    store, clock = SimStore(), ManualClock()
+    log = open_log(store, SimDisk(), settings=replace(FAST, grant_ms=20_000), beats=True)
+    for _ in log.replay():
+        pass
+    put(log, b"a")
+
+    def pass_time(call: Call) -> Fault | None:
+        clock.advance(500 if call.kind == "get" and call.key.startswith("members/") else 0)
+        return None
+
+    store.hook = pass_time
+    began_ms = clock.boot_ms()
+    open_log(store, SimDisk(1), clock=clock)
+    assert 20_000 < clock.boot_ms() - began_ms < 22_000
 
 
 def test_a_leader_that_gave_up_is_followed_at_once():

@@ -85,8 +85,9 @@ def put(log: ShippedLog, body: bytes) -> None:
     log.sync()
 
 
-def first_leader(store: SimStore, name: str = "a") -> tuple[Machine, ShippedLog]:
+def first_leader(store: SimStore, name: str = "a", *, settings: ChainSettings = SETTINGS) -> tuple[Machine, ShippedLog]:
     machine = Machine(store, name)
+    machine.settings = settings
     return machine, machine.lead(background().run(machine.standby().run()))
 
 
@@ -165,6 +166,83 @@ def test_a_silent_leader_is_overtaken_after_its_grant_and_not_before():
         put(log, b"lost")
     assert caught.value.detail["leader"] == "http://bb"
     put(log2, b"b")
+
+
+LONG = replace(SETTINGS, grant_ms=20_000)
+
+
+def test_a_standby_waits_for_the_grant_of_its_leader_and_not_for_its_own():
+    store = SimStore()
+    machine, log = first_leader(store, settings=LONG)
+    put(log, b"a")
+    other = Machine(store, "bb")
+    running = Running(other.standby())
+    running.wait_for(log)
+    assert log.granted_until_ms == machine.clock.boot_ms() + LONG.grant_ms
+    other.clock.advance(LONG.grant_ms)
+    running.looks()
+    assert not running.is_done, "the leader may still answer"
+    other.clock.advance(LONG.grant_ms // 5)
+    assert running.led().leadership.epoch == log.leadership.epoch + 1
+
+
+def test_a_standby_with_a_longer_grant_does_not_wait_for_its_own():
+    store = SimStore()
+    _, log = first_leader(store)
+    put(log, b"a")
+    other = Machine(store, "bb")
+    other.settings = replace(LONG, beat_ms=5_000)
+    running = Running(other.standby())
+    running.wait_for(log)
+    other.clock.advance(SETTINGS.grant_ms * 6 // 5)
+    assert running.led().leadership.epoch == log.leadership.epoch + 1
+
+
+def test_a_standby_that_begins_at_the_end_waits_for_the_grant_of_the_last_link():
+    store = SimStore()
+    _, log = first_leader(store, settings=LONG)
+    put(log, b"a")
+    other = Machine(store, "bb")
+    before = Running(other.standby())
+    before.wait_for(log)
+    before._future.cancel()
+    again = Running(other.standby())
+    again.wait_for(log)
+    other.clock.advance(LONG.grant_ms)
+    again.looks()
+    assert not again.is_done
+    again.stop()
+
+
+def test_behind_a_fence_the_grant_that_it_announces_counts():
+    store = SimStore()
+    machine = Machine(store, "a")
+    machine.settings = LONG
+    led = background().run(machine.standby().run())
+    other = Machine(store, "bb")
+    running = Running(other.standby())
+    running.wait_until(lambda: running.standby.lag_ms is not None)
+    assert led.leadership.place == running.standby.notes.place
+    other.clock.advance(LONG.grant_ms)
+    running.looks()
+    assert not running.is_done
+    running.stop()
+
+
+def test_a_link_that_does_not_say_its_grant_has_the_one_that_is_set_here():
+    """Links of the version before, whose leader answered under its own setting all the same."""
+    store = SimStore()
+    _, log = first_leader(store)
+    log.leadership.fence = log.leadership.fence._replace(grant_ms=0)
+    put(log, b"a")
+    other = Machine(store, "bb")
+    other.settings = LONG
+    running = Running(other.standby())
+    running.wait_for(log)
+    other.clock.advance(LONG.grant_ms)
+    running.looks()
+    assert not running.is_done
+    running.stop()
 
 
 def test_a_released_lead_is_taken_at_once_by_the_named_one_and_later_by_another():

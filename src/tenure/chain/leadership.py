@@ -53,7 +53,8 @@ async def challenge(
     if place.before is not None:  # before anything is written: it may be an old copy of the store
         await _check_there(chain, *place.before, place.digest)
     about = (chain.log_id, place.epoch + 1, place.number, place.digest, nonce, directory)
-    fence = Link(Kind.FENCE, *about, url=url, log_ms=log_ms, beat_ms=chain.settings.beat_ms if beats else 0)
+    times = (log_ms, chain.settings.beat_ms, chain.settings.grant_ms) if beats else (log_ms, 0, 0)
+    fence = Link(Kind.FENCE, *about, *times, url=url)
     data = fence.pack()
     if (await chain.create(place.epoch, place.number, data, is_over=is_over)) is not None:
         return None
@@ -166,6 +167,7 @@ class Leadership:
             ),
             log_ms=log_ms,
             beat_ms=0 if is_released else self.fence.beat_ms,
+            grant_ms=0 if is_released else self.fence.grant_ms,
             first_batch=first_batch,
             last_batch=last_batch,
             url=hand_to if is_released else self.fence.url,
@@ -197,7 +199,7 @@ class Leadership:
             self._granted_since_ms = sent_ms
         elif sent_ms - self._granted_since_ms >= self.chain.settings.beat_ms:
             self.was_steady = True
-        self.granted_until_ms = sent_ms + self.chain.settings.grant_ms
+        self.granted_until_ms = sent_ms + self.fence.grant_ms  # as its links say: others wait for no more
 
     async def _create(self, data: bytes, is_over: Callable[[], bool]) -> bytes:
         """Create a link in the next slot, and return its digest. Raises why this process lost the lead.
@@ -227,7 +229,7 @@ class Leadership:
             raise self.lost
         place = self.place
         about = (self.chain.log_id, place.epoch + 1, place.number, place.digest, nonce, self.fence.directory)
-        fence = Link(Kind.FENCE, *about, url=self.fence.url, log_ms=log_ms, beat_ms=self.fence.beat_ms)
+        fence = Link(Kind.FENCE, *about, log_ms, self.fence.beat_ms, self.fence.grant_ms, url=self.fence.url)
         data = fence.pack()
         sent_digest = await self._create(data, self.is_over)
         try:

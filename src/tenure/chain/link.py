@@ -1,12 +1,13 @@
 """A link: one object of the chain, which holds the bytes of whole batches, or ends an epoch and begins the next.
 
-    magic 8 · format u32 · kind u8 · flags u8 · pad u16 · log id 16 · epoch u32 · number u64
+    magic 8 · format u32 · kind u8 · flags u8 · grant u16 · log id 16 · epoch u32 · number u64
     prev 16 · nonce 16 · directory 16 · log_ms u64 · beat_ms u32 · first_batch u64 · last_batch u64
     url length u16 · url
     runs u16, then per run: segment u32 · offset u32 · length u32 · bytes              crc32c of all before it u32
 
 A run is a piece of a segment at its place, so a copy of the log that is written from links is the same, byte for byte.
 ``prev`` is the digest of the link before: a reader that went through another history cannot go on with this one.
+The grant is in hundredths of a second; the version before wrote 0 there, and does not look at it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from crc32c import crc32c
 
 from tenure.errors import Corrupt
 
-__all__ = ["DIGEST_BYTES", "FORMAT", "NO_DIGEST", "Kind", "Link", "Run", "digest"]
+__all__ = ["DIGEST_BYTES", "FORMAT", "GRANT_MS_MAX", "NO_DIGEST", "Kind", "Link", "Run", "digest"]
 
 _MAGIC: Final = b"TENURLNK"
 FORMAT: Final = 1
@@ -34,6 +35,9 @@ _COUNT: Final = Struct("<H")
 _RUN: Final = Struct("<III")
 _CRC: Final = Struct("<I")
 _RELEASED: Final = 1
+_GRANT_UNIT_MS: Final = 10
+GRANT_MS_MAX: Final = 0xFFFF * _GRANT_UNIT_MS
+"""The longest grant that a link can say."""
 
 
 class Kind(IntEnum):
@@ -70,6 +74,8 @@ class Link(NamedTuple):
     log_ms: int = 0
     #: The next link comes within this time; 0: nothing is promised.
     beat_ms: int = 0
+    #: How long its writer may answer what is not committed, from when it first sent this; 0: it does not say.
+    grant_ms: int = 0
     first_batch: int = 0
     last_batch: int = 0
     url: str = ""
@@ -87,7 +93,8 @@ class Link(NamedTuple):
         flags = _RELEASED if self.is_released else 0
         about = (self.log_id, self.epoch, self.number, self.prev, self.nonce, self.directory)
         times = (self.log_ms, self.beat_ms, self.first_batch, self.last_batch)
-        parts = [_HEAD.pack(_MAGIC, FORMAT, self.kind, flags, 0, *about, *times, len(url)), url]
+        grant = -(-self.grant_ms // _GRANT_UNIT_MS)  # rounded up: who waits for it may wait longer
+        parts = [_HEAD.pack(_MAGIC, FORMAT, self.kind, flags, grant, *about, *times, len(url)), url]
         parts.append(_COUNT.pack(len(self.runs)))
         for run in self.runs:
             parts += (_RUN.pack(run.segment, run.offset, len(run.data)), run.data)
@@ -113,7 +120,7 @@ class Link(NamedTuple):
 
     @classmethod
     def _decode(cls, data: bytes) -> Link:
-        _, _, kind, flags, _, *about, url_bytes = _HEAD.unpack_from(data)
+        _, _, kind, flags, grant, *about, url_bytes = _HEAD.unpack_from(data)
         log_id, epoch, number, prev, nonce, directory, log_ms, beat_ms, first_batch, last_batch = about
         at = _HEAD.size + url_bytes
         url = data[_HEAD.size : at].decode()
@@ -131,6 +138,7 @@ class Link(NamedTuple):
             *(Kind(kind), log_id, epoch, number, prev, nonce, directory),
             log_ms=log_ms,
             beat_ms=beat_ms,
+            grant_ms=grant * _GRANT_UNIT_MS,
             first_batch=first_batch,
             last_batch=last_batch,
             url=url,

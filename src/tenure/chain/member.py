@@ -10,16 +10,20 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from functools import partial
+from math import ceil
 from typing import NamedTuple
 
 from tenure.chain.catch_up import CatchUp
 from tenure.chain.chain import Chain
 from tenure.chain.hint import read_hint
 from tenure.chain.home import HomeFacts, create_home, find_home
+from tenure.chain.keys import link_key
 from tenure.chain.leadership import Leadership, challenge
+from tenure.chain.link import Link
 from tenure.chain.notes import Notes, begin_notes, load_notes, save_notes
 from tenure.chain.place import Step
 from tenure.chain.settings import ChainSettings
+from tenure.chain.silence import DRIFT
 from tenure.clock import Clock
 from tenure.errors import Conflict
 from tenure.log.disk import Disk
@@ -159,7 +163,7 @@ class Member:
     async def _wait_for_silence(self, chain: Chain, notes: Notes) -> None:
         """Wait until another directory's leader has been silent for long enough. Raises Conflict where it lives."""
         place, first = notes.place, await read_hint(self.store, notes.leader_directory)
-        until_ms = self.clock.boot_ms() + self.settings.silence_ms
+        until_ms = self.clock.boot_ms() + max(self.settings.silence_ms, await self._grant_ms(chain, notes))
         while self.clock.boot_ms() < until_ms:
             await asyncio.sleep(min(_LOOK_MS, self.settings.silence_ms) / 1000)
             is_free = await chain.read(place.epoch, place.number) is None
@@ -170,3 +174,10 @@ class Member:
                     code="home_led",
                     leader=first.url if first is not None else "",
                 )
+
+    async def _grant_ms(self, chain: Chain, notes: Notes) -> int:
+        """Return how long the newest link lets its writer answer what is not committed."""
+        before = notes.place.before
+        data = None if before is None else await chain.read(*before)
+        link = None if before is None or data is None else Link.unpack(data, link_key(*before))
+        return 0 if link is None else ceil(link.grant_ms * DRIFT)

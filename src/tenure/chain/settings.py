@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tenure.chain.link import GRANT_MS_MAX
 from tenure.errors import Invalid
 from tenure.limits import MIB, check_limits
 
@@ -28,8 +29,8 @@ class ChainSettings(msgspec.Struct, frozen=True, kw_only=True):
     beat_ms: int = 500
     """How often a leader that may be followed sends a link although nothing was written."""
     grant_ms: int = 1_500
-    """How long after it sent its last committed link such a leader answers what is not committed: a follower waits as
-    long before it takes over.
+    """How long after it sent its last committed link such a leader answers what is not committed. Its links say so, and
+    a follower waits as long before it takes over, whatever is set for itself.
     """
     poll_ms: int = 100
     """How often a follower looks for the next link; four times as often while records come."""
@@ -53,7 +54,7 @@ class ChainSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The longest wait between two attempts."""
 
     def __post_init__(self) -> None:
-        check_limits(self, zero={"link_interval_ms", "lapse_ms", "backoff_ms"})
+        check_limits(self, zero={"link_interval_ms", "lapse_ms", "backoff_ms"}, most={"grant_ms": GRANT_MS_MAX})
         if self.keep_ms <= self.lapse_ms:
             raise Invalid(
                 "keep_ms must be more than lapse_ms: links of a leader that stood still would be freed unseen"

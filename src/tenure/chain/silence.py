@@ -9,9 +9,9 @@ from tenure.chain.link import Link
 from tenure.chain.settings import ChainSettings
 from tenure.clock import Clock
 
-__all__ = ["Silence"]
+__all__ = ["DRIFT", "Silence"]
 
-_DRIFT: Final = 1.02
+DRIFT: Final = 1.02
 """Clocks of two machines run at nearly the same rate: a grant may end this much later than its leader's clock says."""
 _JITTER: Final = 0.1
 _BEATS_MISSED: Final = 3
@@ -23,8 +23,9 @@ _LOSSES_MAX: Final = 3
 class Silence:
     """The time since the newest link of any kind was received, and whether that is long enough.
 
-    A leader answers what is not committed for ``grant_ms`` after it sent a link, and whoever follows receives that
-    link later: so waiting for as long after the receipt outlasts every grant. From the second leadership on that this
+    A leader answers what is not committed for the grant that its link says, from when it sent it, and whoever follows
+    receives that link later: so waiting for as long after the receipt outlasts every grant. The settings of this member
+    stand in only for a link that does not say, as those of the version before. From the second leadership on that this
     process lost lately before it was steady, each doubles the wait, or two members on a slow store would end each
     other's epochs in turn.
     """
@@ -61,8 +62,9 @@ class Silence:
 
     def _wait_ms(self, *, is_released: bool) -> float:
         settings, last = self._settings, self.last
-        beat_ms = last.beat_ms if last is not None else 0
-        wait_ms = max(settings.grant_ms * _DRIFT, _BEATS_MISSED * max(beat_ms, settings.beat_ms)) * self._jitter
+        beat_ms = (last.beat_ms if last is not None else 0) or settings.beat_ms
+        grant_ms = (last.grant_ms if last is not None else 0) or settings.grant_ms
+        wait_ms = max(grant_ms * DRIFT, _BEATS_MISSED * beat_ms) * self._jitter
         if is_released:  # its writer answers nothing any more: whom it names goes first
             is_named = last is None or last.url in ("", self._url)
             return 0 if is_named else wait_ms

@@ -12,6 +12,8 @@ from random import Random
 from typing import Any, Final
 from unittest import mock
 
+from msgspec.structs import replace
+
 from tenure.broker.broker import Broker
 from tenure.chain.settings import ChainSettings
 from tenure.chain.stored_checkpoint import CHECKPOINTS, StoredCheckpoint, segment_key
@@ -65,6 +67,8 @@ TRAITS: Final = (
     "reply",
     "container",
 )
+#: Those that came later are drawn by themselves, so that a seed goes on to stand for the same life otherwise.
+LATER_TRAITS: Final = ("mixed",)
 _END_S: Final = 120
 _MIB: Final = 1 << 20
 
@@ -87,6 +91,13 @@ def _chain_settings(random: Random) -> ChainSettings:
     )
 
 
+def _mixed_settings(settings: ChainSettings, random: Random) -> ChainSettings:
+    """Return the settings of one member of a home whose members are not all set alike."""
+    beat_ms = random.choice((50, 100, 100, 150))
+    grant_ms = beat_ms * random.choice((2, 3, 7, 20))
+    return replace(settings, beat_ms=beat_ms, grant_ms=grant_ms, poll_ms=random.choice((15, 30, 60)))
+
+
 def _engine_settings(random: Random, *, collects: bool) -> Settings:
     return Settings(
         segment_bytes=random.choice((2_048, 8_192)),
@@ -104,6 +115,8 @@ class Life:
         self.seed = seed
         random = Random(f"life {seed}")
         drawn = {trait for trait in TRAITS if random.random() < 0.5}
+        later = Random(f"later {seed}")
+        drawn |= {trait for trait in LATER_TRAITS if later.random() < 0.5}
         self.traits = drawn if traits is None else set(traits)
         self.story: list[str] = []
         self.loop = MembersLoop()
@@ -153,6 +166,9 @@ class Life:
     def add_machine(self) -> Machine:
         machine = Machine(f"m{len(self.machines)}", self.setting)
         self.machines.append(machine)
+        if "mixed" in self.traits:
+            drawn = Random(f"settings {self.seed} {machine.name}")
+            machine.chain = _mixed_settings(self.setting.chain, drawn)
         if "clock" in self.traits:  # walls that differ by minutes: log time goes on from the links all the same
             machine.clock.wall_behind_ms = machine.random.randrange(-600_000, 600_000)
         self.say(f"{machine.name} joins")

@@ -44,6 +44,8 @@ class Machine:
         self.random = Random(f"machine {setting.seed} {name}")
         self.disk = SimDisk(self.random.getrandbits(32))
         self.clock = MachineClock(setting.now_ms)
+        #: Of this member: others of the home may have other ones.
+        self.chain = setting.chain
         self._boots = 0
         self._boot()
         self.memories: list[object] = []  # it is never set back
@@ -104,7 +106,7 @@ class Machine:
         """Run one process after the other."""
         setting = self._setting
         settings = ServerSettings(
-            data=self.name, home="file:///home", advertise=self.url, chain=setting.chain, engine=setting.engine
+            data=self.name, home="file:///home", advertise=self.url, chain=self.chain, engine=setting.engine
         )
         while True:
             self.process = process = Process(self, settings)

@@ -55,6 +55,19 @@ def _wait_for_beats(self: Silence, *, is_released: bool) -> float:
     return 0 if is_released else 2 * self._settings.beat_ms
 
 
+def _wait_for_own_grant(self: Silence, *, is_released: bool) -> float:
+    """Take over when a grant of this member's own setting would be over."""
+    last = self.last
+    self.last = None if last is None or last.is_released else last._replace(grant_ms=0)
+    try:
+        return _wait_ms(self, is_released=is_released)
+    finally:
+        self.last = last
+
+
+_wait_ms = Silence._wait_ms
+
+
 def _drop_early(self: WarmState) -> None:
     """Drop all segments but the last one."""
     if self._heads and len(self._heads) > 1:
@@ -76,6 +89,9 @@ VARIANTS: Final[dict[str, Variant]] = {
         ((RetryingStore, "create_until_known", unknown_is_mine),), ("lossy", "late")
     ),
     "a standby does not wait for the grant": Variant(((Silence, "_wait_ms", _wait_for_beats),), ()),
+    "a standby waits for a grant of its own": Variant(
+        ((Silence, "_wait_ms", _wait_for_own_grant),), ("mixed", "shadow")
+    ),
     "a restart leads at once whoever had the grant": Variant(
         ((Standby, "_may_lead_at_once", lambda self: self._is_first),), ("restart",)
     ),
