@@ -16,8 +16,10 @@ from tenure.errors import Conflict
 from tenure.objects.retrying import Created, RetryingStore
 from tenure.objects.store import Bytes, ObjectExists, OutcomeUnknown, StoreFull, StoreRefused, open_store
 from tenure.testing.simdisk import PowerLoss
-from tenure.testing.simstore import FAULTS, Fault, SimStore
+from tenure.testing.simstore import FAULTS, Fault, Hold, SimClient, SimStore
+from tests.chain.worlds.loop import VirtualLoop
 from tests.kit.stores import retrying
+from tests.kit.uplinks import Uplinks
 
 
 async def test_a_create_tells_its_own_bytes_from_anothers(sim: SimStore):
@@ -169,6 +171,55 @@ async def test_an_attempt_that_hangs_is_repeated_and_its_first_copy_may_still_ar
         await create("other", b"x", limit_bytes=1, is_over=lambda: True, attempt_ms_max=1)
     held.release()
     assert set(sim.objects) == {"k", "other"}
+
+
+class SlowStore(SimStore):
+    """A store behind an uplink."""
+
+    def __init__(self, bytes_per_s: int) -> None:
+        super().__init__()
+        self.uplinks = Uplinks()
+        self.uplinks.bytes_per_s[""] = bytes_per_s
+
+    async def carry_out(self, client: SimClient, kind: str, key: str, size: int, act: Callable[[], None]) -> None:
+        await self.uplinks.send(client.name, size)
+        await super().carry_out(client, kind, key, size, act)
+
+
+@pytest.mark.parametrize(("bytes_per_s", "times"), [(4_000_000, 1), (500_000, 1), (64 * 1024, 1), (10_000, 4)])
+def test_a_create_ends_on_any_uplink(bytes_per_s: int, times: int):
+    """Naive: ten seconds for each attempt, and a link of 56 MB is sent from its start again, for ever.
+
+    What is slower than the slowest uplink that is reckoned with gets twice the time with each attempt.
+    """
+    sim, size, loop = SlowStore(bytes_per_s), 1_000_000 if bytes_per_s < 64 * 1024 else 56_000_000, VirtualLoop()
+
+    async def create() -> Created:
+        writing = retrying(sim).create_until_known("k", bytes(size), limit_bytes=size, is_over=lambda: is_late())
+        return await writing
+
+    def is_late() -> bool:
+        return loop.time() > 10_000
+
+    try:
+        assert loop.run_until_complete(create()) == Created(True)
+    finally:
+        loop.end()
+    assert sim.uplinks.sent_bytes[""] <= times * size
+
+
+def test_a_small_create_that_hangs_is_repeated_as_soon_as_before():
+    sim, loop = SimStore(), VirtualLoop()
+    sim.hook = lambda call: Hold() if call.number < 3 else None
+
+    async def create() -> float:
+        await retrying(sim).create_until_known("k", b"x", limit_bytes=1, is_over=is_never_over)
+        return loop.time()
+
+    try:
+        assert 30 <= loop.run_until_complete(create()) < 31
+    finally:
+        loop.end()
 
 
 @pytest.mark.parametrize("how", FAULTS)

@@ -23,3 +23,7 @@ class RequestLimits(NamedTuple):
     def seconds(self, size_bytes: int = 0) -> float:
         """Return how long a request that moves so many bytes may take."""
         return self.timeout_ms / 1000 + size_bytes / self.bytes_per_s_min
+
+    def for_half_the_rate(self) -> RequestLimits:
+        """Return the limits for a network that is half as fast."""
+        return self._replace(bytes_per_s_min=max(1, self.bytes_per_s_min // 2))

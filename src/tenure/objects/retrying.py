@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from tenure.backoff import backoff_ms
 from tenure.errors import Conflict, Invalid, TenureError
 from tenure.objects.metered import Metered
+from tenure.objects.request_limits import RequestLimits
 from tenure.objects.retry_time import RetryTime
 from tenure.objects.store import (
     Bytes,
@@ -32,6 +33,10 @@ __all__ = ["Created", "RetrySettings", "RetryingStore"]
 T = TypeVar("T")
 _QUICK_REPEATS: Final = 3
 """Repeats of one create that follow each other by the back-off alone."""
+
+
+class _TooSlow(OutcomeUnknown):
+    """An attempt took longer than it was given."""
 
 
 class Created(NamedTuple):
@@ -230,14 +235,21 @@ class RetryingStore:
         """Create the object as ``create_or_read`` does, but repeat it for as long as ``is_over`` returns False.
 
         An outage, a full store and refused keys are repeated alike: they end. An attempt is given up and repeated
-        after ``attempt_ms_max``. After the first few attempts the repeats are at least ``apart_ms`` apart, as stores
-        limit the writes to one key (GCS to one per second). Raises OutcomeUnknown once ``is_over`` returns True after
-        a failure, and at once where this store object has failed for good (``store_failed``).
+        after ``attempt_ms_max`` and the time that its bytes take on a slow uplink; one that was given up leaves
+        them twice as long, or a slower uplink would never carry it. After the first few attempts the repeats are at
+        least ``apart_ms`` apart, as stores limit the writes to one key (GCS to one per second). Raises OutcomeUnknown
+        once ``is_over`` returns True after a failure, and at once where this store object has failed for good
+        (``store_failed``).
         """
         attempt = 0
+        limits = RequestLimits(attempt_ms_max)
         while True:
             try:
-                return await self._create_within(attempt_ms_max, key, data, limit_bytes)
+                return await self._create_within(limits.seconds(len(data)), key, data, limit_bytes)
+            except _TooSlow as error:
+                limits = limits.for_half_the_rate()
+                if is_over():
+                    raise OutcomeUnknown(f"{key} may be stored: {error}", key=key) from error
             except (OutcomeUnknown, StoreFull, StoreRefused) as error:
                 if is_over() or error.code == "store_failed":
                     raise OutcomeUnknown(f"{key} may be stored: {error}", key=key) from error
@@ -246,12 +258,12 @@ class RetryingStore:
             if (attempt := attempt + 1) > _QUICK_REPEATS:
                 await asyncio.sleep(apart_ms / 1000)
 
-    async def _create_within(self, ms_max: int, key: str, data: Bytes, limit_bytes: int) -> Created:
+    async def _create_within(self, limit_s: float, key: str, data: Bytes, limit_bytes: int) -> Created:
         try:
-            async with asyncio.timeout(ms_max / 1000):
+            async with asyncio.timeout(limit_s):
                 return await self._create_once(key, data, limit_bytes)
         except TimeoutError:
-            raise OutcomeUnknown(f"no answer within {ms_max} ms", key=key) from None
+            raise _TooSlow(f"no answer within {limit_s:.0f} s", key=key) from None
 
     async def _create_once(self, key: str, data: Bytes, limit_bytes: int) -> Created:
         """Send the create, and read the key if it is taken.
