@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 from tenure.chain.keys import CHAIN, link_key, mark_key
 from tenure.chain.link import Link, digest
+from tenure.chain.parts import PartMissing, read_parts
 from tenure.chain.place import Place, Step
 from tenure.chain.settings import ChainSettings
 from tenure.errors import Conflict, Corrupt, NotFound
@@ -46,7 +47,7 @@ class Chain:
             for data in found:
                 if data is None:
                     break
-                link = await self._prove(place, data)
+                link = await self._whole(await self._prove(place, data), place)
                 step = Step(link, place, place.after(link, digest(data)))
                 yield step
                 place = step.after
@@ -102,6 +103,17 @@ class Chain:
                 key=key,
             )
         return link
+
+    async def _whole(self, link: Link, place: Place) -> Link:
+        """Return a link with its runs, also where they lie in parts. Raises Corrupt, Freed."""
+        if not link.parts:
+            return link
+        try:
+            return await read_parts(self.store, link, link_key(place.epoch, place.number))
+        except PartMissing:
+            if await self.is_freed(place.epoch):
+                raise self.freed(place.epoch, place.number) from None
+            raise
 
     async def check_is_last(self, place: Place, fence: bytes) -> None:
         """Check that the fence with this digest, in this slot, is the end of the chain. Raises Corrupt, Freed.

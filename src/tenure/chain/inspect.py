@@ -9,7 +9,7 @@ from tenure.chain.bootstrap import read_segment
 from tenure.chain.chain import Chain, Freed
 from tenure.chain.hint import Hint, read_hint
 from tenure.chain.home import HomeFacts, find_home
-from tenure.chain.keys import CHAIN
+from tenure.chain.keys import CHAIN, PARTS
 from tenure.chain.link import Link
 from tenure.chain.place import Place
 from tenure.chain.settings import ChainSettings
@@ -54,7 +54,7 @@ class Verified(NamedTuple):
 async def home_status(store: RetryingStore, settings: ChainSettings) -> HomeStatus:
     """Return what a home holds, at the cost of its listings. Raises NotFound where there is no home, Corrupt."""
     facts = await _find(store)
-    sizes: dict[str, list[int]] = {prefix: [] for prefix in (CHAIN, SEGMENTS, CHECKPOINTS)}
+    sizes: dict[str, list[int]] = {prefix: [] for prefix in (CHAIN, PARTS, SEGMENTS, CHECKPOINTS)}
     newest: dict[str, ObjectInfo] = {}
     for prefix, found in sizes.items():
         async for info in store.list_objects(prefix):
@@ -64,9 +64,10 @@ async def home_status(store: RetryingStore, settings: ChainSettings) -> HomeStat
     last = Link.unpack(await store.get(key, settings.link_object_bytes_max), key)._replace(runs=())
     leader = await read_hint(store, last.directory.hex())
     space = Space(Chain(store, bytes.fromhex(facts.log_id), settings))
+    link_bytes = sum(sizes[CHAIN]) + sum(sizes[PARTS])
     return HomeStatus(
         facts,
-        *(len(sizes[CHAIN]), sum(sizes[CHAIN]), len(sizes[SEGMENTS]), sum(sizes[SEGMENTS]), len(sizes[CHECKPOINTS])),
+        *(len(sizes[CHAIN]), link_bytes, len(sizes[SEGMENTS]), sum(sizes[SEGMENTS]), len(sizes[CHECKPOINTS])),
         *(await _peek(space, newest.get(CHECKPOINTS)), last, leader),
     )
 

@@ -15,9 +15,10 @@ from typing import TypeVar
 
 from tenure.chain.chain import Chain, Freed
 from tenure.chain.keys import link_key
-from tenure.chain.link import Kind, Link, Run, digest
+from tenure.chain.link import Kind, Link, Part, Run, digest
 from tenure.chain.metrics import ChainMetrics
 from tenure.chain.place import Place
+from tenure.chain.uplink import Uplink
 from tenure.clock import Clock
 from tenure.errors import Corrupt, Indeterminate, NotLeader
 from tenure.objects.store import OutcomeUnknown, StoreRefused
@@ -115,6 +116,7 @@ class Leadership:
         self._granted_since_ms = 0
         #: Whether a grant was renewed in time for at least a beat: the store is fast enough to be led.
         self.was_steady = False
+        self.uplink = Uplink(chain.settings.beat_ms)
         self.metrics = ChainMetrics()
         self.metrics.count_fence()
         self._sent_ms = (clock.boot_ms(), clock.wall_ms())
@@ -144,8 +146,10 @@ class Leadership:
         log_ms: int = 0,
         is_released: bool = False,
         hand_to: str = "",
+        parts: Sequence[Part] = (),
     ) -> None:
-        """Commit a link with these runs; it is in its slot, byte for byte, when this returns.
+        """Commit a link with these runs, which lie in ``parts`` where there are any, stored before; it is in its slot,
+        byte for byte, when this returns.
 
         A released one is the last, and names the URL of the process that should lead next; empty for any.
 
@@ -173,6 +177,7 @@ class Leadership:
             url=hand_to if is_released else self.fence.url,
             runs=runs,
             is_released=is_released,
+            parts=parts,
         )
         data = link.pack()
         if is_released and self.beats:
@@ -180,7 +185,8 @@ class Leadership:
         sent_ms = (self.clock.boot_ms(), self.clock.wall_ms())
         is_over, started = self.metrics.counting(self.is_over), perf_counter()
         sent_digest = await self._create(data, is_over)
-        self.metrics.count_link(link, len(data), perf_counter() - started)
+        size = len(data) + sum(part.length for part in parts)
+        self.metrics.count_link(link, size, perf_counter() - started)
         if (had_lapse or self._had_lapse() or place.number == 0) and (
             error := await self._until_answered(lambda: self._doubt(sent_digest))
         ) is not None:
@@ -207,8 +213,10 @@ class Leadership:
         The digest of a large link takes longer than its way to the store's client: so it is made while the store works.
         """
         place, self._sending = self.place, data
+        began_s = asyncio.get_running_loop().time()
         creating = self.chain.create(place.epoch, place.number, data, is_over=is_over)
         found, sent_digest = await asyncio.gather(creating, _digest(data))  # in this order
+        self.uplink.measured(len(data), asyncio.get_running_loop().time() - began_s)
         if found is not None:
             raise self._lose(await self._until_answered(partial(self._verdict, found)))
         return sent_digest

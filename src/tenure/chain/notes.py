@@ -13,7 +13,6 @@ from typing import Final
 import msgspec
 
 from tenure.chain.home import HomeFacts
-from tenure.chain.link import Link
 from tenure.chain.place import Place, Step
 from tenure.errors import Corrupt
 from tenure.log.disk import Disk, write_whole
@@ -111,10 +110,10 @@ class NotesFile:
         self._lock = Lock()
         self.notes = notes
 
-    def pass_link(self, link: Link, before: Place, after: Place) -> None:
+    def pass_step(self, step: Step) -> None:
         """Go past a link of this leader, in memory."""
         with self._lock:
-            self.notes = self.notes.after(Step(link, before, after))
+            self.notes = self.notes.after(step)
 
     def add_nonce(self, nonce: bytes) -> None:
         """Note a fence before it is sent, durably. Raises OSError."""

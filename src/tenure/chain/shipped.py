@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import deque
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator
 from concurrent.futures import wait
 from contextlib import suppress
 from functools import partial
@@ -22,7 +22,9 @@ from tenure.chain.leadership import Leadership
 from tenure.chain.link import Run
 from tenure.chain.metrics import Waiting
 from tenure.chain.notes import Notes, NotesFile
-from tenure.chain.place import End
+from tenure.chain.parts import FEATURE
+from tenure.chain.place import End, Step
+from tenure.chain.sending import Load, send
 from tenure.errors import Corrupt, Overloaded, TenureError
 from tenure.log.disk import Disk
 from tenure.log.features import FEATURES, FeatureSet
@@ -228,35 +230,21 @@ class ShippedLog(FileLog):
         if self.leadership.place.number >= self.leadership.chain.settings.epoch_links_max:
             self._begin_next_epoch(log_ms)
         runs = [Run(number, start, self._read_piece(number, start, end)) for number, start, end in pieces]
-        self._ship(runs, last_batch=last_batch, log_ms=log_ms)
+        load = Load(runs, last_batch, log_ms, self._hand_to)
+        self._finish(send(self.leadership, load, has_parts=FEATURE in self.features, passed=self._notes.pass_step))
         now_ms = self.leadership.clock.boot_ms()
         if now_ms - self._noted_ms >= self.leadership.chain.settings.place_ms:
             self._noted_ms = now_ms
             with suppress(OSError):  # only where the next start begins to read
                 self._notes.save()
 
-    def _ship(self, runs: Sequence[Run], *, last_batch: int, log_ms: int) -> None:
-        leadership = self.leadership
-        before = leadership.place
-        self._finish(
-            leadership.ship(
-                runs,
-                first_batch=before.end.batch + 1,
-                last_batch=last_batch,
-                log_ms=log_ms,
-                is_released=self._hand_to is not None,
-                hand_to=self._hand_to or "",
-            )
-        )
-        self._notes.pass_link(leadership.last._replace(runs=runs), before, leadership.place)
-
     def _begin_next_epoch(self, log_ms: int) -> None:
-        """Close this epoch and lead the next one, so that its links can be freed one day. Raises as ``_ship``."""
+        """Close this epoch and lead the next one, so that its links can be freed one day. Raises as ``_carry``."""
         nonce = secrets.token_bytes(16)
         self._notes.add_nonce(nonce)
         before = self.leadership.place
         self._finish(self.leadership.renew(nonce, log_ms=log_ms))
-        self._notes.pass_link(self.leadership.fence, before, self.leadership.place)
+        self._notes.pass_step(Step(self.leadership.fence, before, self.leadership.place))
 
     def _finish(self, work: Coroutine[Any, Any, None]) -> None:
         """Wait in this thread for what is sent to the store, which may hang: at most until this process ends or is

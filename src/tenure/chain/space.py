@@ -15,7 +15,7 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from tenure.chain.chain import Chain
-from tenure.chain.keys import epoch_prefix, link_key, mark_key
+from tenure.chain.keys import epoch_prefix, link_key, mark_key, parts_prefix
 from tenure.chain.notes import Notes
 from tenure.chain.stored_checkpoint import (
     CHECKPOINTS,
@@ -137,19 +137,30 @@ class Space:
             return False
         if await self._holds_data(epoch, fence):
             await self._store.create_own(mark_key(epoch), b"freed")
+            await self._delete_parts(epoch)  # before the links: while one is there, this is done again
             for numbers in _portions(fence):
                 await self._store.delete([link_key(epoch, number) for number in numbers])
         return True
 
     async def _holds_data(self, epoch: int, fence: int) -> bool:
-        """Return whether a listing shows a link of an epoch beside its fence.
+        """Return whether a listing shows a link of an epoch beside its fence, or a part.
 
         Notes of a directory that followed, and those that come with its checkpoints, name every epoch that was ever
         closed: what another leader freed long ago is not worth a delete for each of its links.
         """
         async for info in self._store.list_objects(epoch_prefix(epoch)):
-            return info.key != link_key(epoch, fence)
+            if info.key != link_key(epoch, fence):
+                return True
+            break
+        async for _ in self._store.list_objects(parts_prefix(epoch)):
+            return True
         return False
+
+    async def _delete_parts(self, epoch: int) -> None:
+        """Delete the parts of the links of an epoch, also those that no link names."""
+        keys = [info.key async for info in self._store.list_objects(parts_prefix(epoch))]
+        for start in range(0, len(keys), _DELETE_MAX):
+            await self._store.delete(keys[start : start + _DELETE_MAX])
 
     async def _delete_old(self, keys: Sequence[str], kept: Sequence[StoredCheckpoint], before_ms: int) -> None:
         """Delete older checkpoints, and sealed segments that were dropped before the older of the kept ones."""

@@ -32,7 +32,10 @@ class Feature(NamedTuple):
     kinds: frozenset[int] = frozenset()
 
 
-FEATURES: Final[tuple[Feature, ...]] = (Feature("returns", "0.2.0", frozenset((37, 38, 39, 40))),)
+FEATURES: Final[tuple[Feature, ...]] = (
+    Feature("returns", "0.2.0", frozenset((37, 38, 39, 40))),
+    Feature("parts", "0.2.0"),
+)
 """The features that this version knows, oldest first. One that was released stays in the list for good."""
 
 

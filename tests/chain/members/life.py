@@ -45,6 +45,7 @@ from tests.chain.members.nemesis import MEMBER_DEEDS
 from tests.chain.members.store import ProcessClient
 from tests.chain.worlds.blocking import InlineBackground, owner
 from tests.chain.worlds.nemesis import strike
+from tests.chain.worlds.small_parts import make_parts_small
 from tests.chain.worlds.store import WorldStore
 from tests.lives.anomaly import Anomaly
 
@@ -68,8 +69,9 @@ TRAITS: Final = (
     "container",
 )
 #: Those that came later are drawn by themselves, so that a seed goes on to stand for the same life otherwise.
-LATER_TRAITS: Final = ("mixed",)
+LATER_TRAITS: Final = ("mixed", "parts")
 _END_S: Final = 120
+_PART_BYTES: Final = 400
 _MIB: Final = 1 << 20
 
 
@@ -385,6 +387,8 @@ def _isolated(life: Life) -> Iterator[None]:
         stack.enter_context(mock.patch(target, value))
 
     with ExitStack() as stack:
+        if "parts" in life.traits:
+            make_parts_small(stack, _PART_BYTES)
         for room in rooms:
             patch(f"tenure.{room}.background", InlineBackground)
         patch("tenure.chain.member.probe", _no_probe)

@@ -14,6 +14,8 @@ from tenure.chain.home_upkeep import LeaderUpkeep
 from tenure.chain.leadership import Leadership
 from tenure.chain.link import Run
 from tenure.chain.notes import Notes, NotesFile
+from tenure.chain.place import Step
+from tenure.chain.sending import Load, send
 from tenure.log import checkpoint
 from tenure.log.interface import Position
 from tenure.log.segment import HEAD_BYTES, SEGMENTS, Head, segment_name, segment_numbers
@@ -94,17 +96,15 @@ class BareLog:
             await self._upkeep.save(position, self.notes.notes)
 
     async def _ship(self, runs: Sequence[Run], *, last_batch: int, is_released: bool = False) -> None:
-        before = self.leadership.place
-        first_batch = before.end.batch + 1
-        await self.leadership.ship(runs, first_batch=first_batch, last_batch=last_batch, is_released=is_released)
-        self.notes.pass_link(self.leadership.last._replace(runs=runs), before, self.leadership.place)
+        load = Load(runs, last_batch, 0, "" if is_released else None)
+        await send(self.leadership, load, has_parts=True, passed=self.notes.pass_step)
 
     async def _begin_next_epoch(self) -> None:
         nonce = secrets.token_bytes(16)
         self.notes.add_nonce(nonce)
         before = self.leadership.place
         await self.leadership.renew(nonce)
-        self.notes.pass_link(self.leadership.fence, before, self.leadership.place)
+        self.notes.pass_step(Step(self.leadership.fence, before, self.leadership.place))
 
     def _runs(self) -> list[Run]:
         """Return the pieces of segments behind the end of the chain."""

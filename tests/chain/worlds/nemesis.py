@@ -13,7 +13,7 @@ from tests.chain.worlds.machine import Machine
 if TYPE_CHECKING:
     from tests.chain.worlds.world import World
 
-__all__ = ["DEEDS", "TRAITS", "Deed", "later", "release", "strike"]
+__all__ = ["DEEDS", "LATER_TRAITS", "TRAITS", "Deed", "later", "release", "strike"]
 
 Deed = Callable[["World", Machine, Random], None]
 _MACHINES_MAX = 4
@@ -170,3 +170,5 @@ TRAITS = (
     "long",
     "ambush",
 )
+#: Those that came later are drawn by themselves, so that a seed goes on to stand for the same world otherwise.
+LATER_TRAITS = ("parts",)

@@ -20,9 +20,10 @@ from tenure.testing.store_faults import Fault
 from tests.chain.worlds.blocking import InlineBackground
 from tests.chain.worlds.loop import VirtualLoop
 from tests.chain.worlds.machine import Machine
-from tests.chain.worlds.nemesis import TRAITS, strike
+from tests.chain.worlds.nemesis import LATER_TRAITS, TRAITS, strike
 from tests.chain.worlds.ops import diverged_ops
 from tests.chain.worlds.process import Setting
+from tests.chain.worlds.small_parts import make_parts_small
 from tests.chain.worlds.store import WorldStore
 from tests.chain.worlds.witness import Witness
 from tests.lives.anomaly import Anomaly
@@ -32,6 +33,7 @@ __all__ = ["STEPS", "World"]
 STEPS: Final = 10
 _END_S: Final = 120
 _WHOLE_SHARE: Final = 0.05
+_PART_BYTES: Final = 100
 
 
 def _settings(random: Random, *, has_long_epochs: bool) -> ChainSettings:
@@ -56,6 +58,8 @@ class World:
         self.seed = seed
         random = Random(f"world {seed}")
         drawn = {trait for trait in TRAITS if random.random() < 0.5}
+        later = Random(f"later {seed}")
+        drawn |= {trait for trait in LATER_TRAITS if later.random() < 0.5}
         self.traits = drawn if traits is None else set(traits)
         if "memory" in self.traits:
             self.traits -= {"clock", "frozen"}  # a machine that is set back has one clock that is right
@@ -114,7 +118,7 @@ class World:
 
     def play(self, steps: Sequence[int] = range(STEPS)) -> None:
         """Play the world to its end; raises Anomaly."""
-        with _isolated(self.seed):
+        with _isolated(self.seed, has_parts="parts" in self.traits):
             try:
                 self.loop.run_until_complete(self._play(steps))
             finally:
@@ -167,12 +171,14 @@ class World:
 
 
 @contextmanager
-def _isolated(seed: int) -> Iterator[None]:
+def _isolated(seed: int, *, has_parts: bool) -> Iterator[None]:
     """Make the process's randomness that of the seed, and its background loop the virtual one."""
     drawn = Random(f"secrets {seed}")
     state = process_random.getstate()
     process_random.seed(seed)
     with ExitStack() as stack:
+        if has_parts:
+            make_parts_small(stack, _PART_BYTES)
         for room in ("keeper", "signs", "shipped", "home_upkeep"):
             stack.enter_context(mock.patch(f"tenure.chain.{room}.background", InlineBackground))
         stack.enter_context(mock.patch("tenure.chain.member.probe", _no_probe))
