@@ -132,6 +132,17 @@ class Leadership:
         """Whether followers were promised a link every ``beat_ms``."""
         return self.fence.beat_ms > 0
 
+    @property
+    def beat_wait_s(self) -> float | None:
+        """How long until the next beat is due, at most, counted from the link that was sent last; None without beats.
+
+        A machine whose clock stands still waits for a whole beat.
+        """
+        if not self.beats:
+            return None
+        left_ms = self._sent_ms[0] + self.fence.beat_ms - self.clock.boot_ms()
+        return max(0, min(left_ms, self.fence.beat_ms)) / 1000
+
     def followed_ms(self) -> int:
         """Log time before the log is open: what the fence carries, and the time since; 0 where it does not say."""
         log_ms, boot_ms = self._fenced_ms

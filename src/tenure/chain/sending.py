@@ -1,7 +1,12 @@
-"""Send a link: whole, or in parts where it takes long."""
+"""Send a link: whole, or in parts where it takes long, and then with beats going past it.
+
+Followers hear of their leader by links alone, and a link is one create in the next slot. So nothing that takes longer
+than a beat may be sent into that slot: a leader that uploads for a while would be silent, and lose its lead for it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -37,8 +42,23 @@ async def send(leadership: Leadership, load: Load, *, has_parts: bool, passed: C
     """
     parts: Sequence[Part] = ()
     if has_parts and load.bytes > leadership.uplink.whole_bytes_max:
-        parts = await _store(leadership, load)
+        parts = await _store_beating(leadership, load, passed)
     await _ship(leadership, load, parts, passed)
+
+
+async def _store_beating(leadership: Leadership, load: Load, passed: Callable[[Step], None]) -> list[Part]:
+    """Store the parts of a link, and send a beat whenever one is due meanwhile. Raises as ``send``."""
+    began_ms = leadership.clock.boot_ms()
+    storing = asyncio.ensure_future(_store(leadership, load))
+    try:
+        while not storing.done():
+            await asyncio.wait({storing}, timeout=leadership.beat_wait_s)
+            if leadership.beats and not storing.done():
+                log_ms = load.log_ms + leadership.clock.boot_ms() - began_ms if load.log_ms else 0
+                await _ship(leadership, Load((), leadership.place.end.batch, log_ms), (), passed)
+        return storing.result()
+    finally:
+        storing.cancel()
 
 
 async def _store(leadership: Leadership, load: Load) -> list[Part]:

@@ -231,12 +231,18 @@ class ShippedLog(FileLog):
             self._begin_next_epoch(log_ms)
         runs = [Run(number, start, self._read_piece(number, start, end)) for number, start, end in pieces]
         load = Load(runs, last_batch, log_ms, self._hand_to)
-        self._finish(send(self.leadership, load, has_parts=FEATURE in self.features, passed=self._notes.pass_step))
+        self._finish(send(self.leadership, load, has_parts=FEATURE in self.features, passed=self._pass))
         now_ms = self.leadership.clock.boot_ms()
         if now_ms - self._noted_ms >= self.leadership.chain.settings.place_ms:
             self._noted_ms = now_ms
             with suppress(OSError):  # only where the next start begins to read
                 self._notes.save()
+
+    def _pass(self, step: Step) -> None:
+        """Note a link that was stored, in the thread that sends: a beat that passed a large one renews the grant."""
+        self._notes.pass_step(step)
+        if self._hand_to is None:
+            self.granted_until_ms = self.leadership.granted_until_ms
 
     def _begin_next_epoch(self, log_ms: int) -> None:
         """Close this epoch and lead the next one, so that its links can be freed one day. Raises as ``_carry``."""

@@ -11,6 +11,8 @@ __all__ = ["Uplink"]
 _FIRST_BYTES_PER_S: Final = 512 * KIB
 """What is reckoned with before anything was sent: a few parts on a fast network cost less than a lead on a slow one."""
 _WHOLE_BYTES_MIN: Final = 16 * KIB
+_WHOLE_BYTES_MAX: Final = 2 * MIB
+"""However fast the network is: it may be slower the next time, and nothing passes a link that is under way."""
 _PART_BYTES_MIN: Final = MIB
 _PART_BYTES_MAX: Final = 8 * MIB
 _PARTS_MAX: Final = 4
@@ -32,7 +34,7 @@ class Uplink:
     @property
     def whole_bytes_max(self) -> int:
         """The most that a link may hold by itself."""
-        return max(_WHOLE_BYTES_MIN, min(_PART_BYTES_MAX, int(self._bytes_per_s * self._beat_s / 2)))
+        return max(_WHOLE_BYTES_MIN, min(_WHOLE_BYTES_MAX, int(self._bytes_per_s * self._beat_s / 2)))
 
     @property
     def part_bytes(self) -> int:

@@ -71,6 +71,8 @@ class Shared(NamedTuple):
     """The epochs from which a read was answered, as long as each is later than the one before."""
     anomalies: list[Anomaly]
     """What was answered and must not have been, also to a client that does not wait any more."""
+    sizes: Sequence[int] = ()
+    """How much longer the records of an append may be than their ids."""
 
 
 class Client:
@@ -134,7 +136,8 @@ class Producer(Client):
             await self._produce(topic, ids, number)
 
     async def _produce(self, topic: str, ids: list[str], number: int) -> None:
-        records = [b'"%s"' % id.encode() for id in ids]
+        pad = b" " * self._random.choice(self._shared.sizes) if self._shared.sizes else b""
+        records = [b'"%s"' % id.encode() + pad for id in ids]
         mark = {"client_id": self.name, "client_seq": number} if topic == LOG else {"idempotency_key": ids[0]}
         self._note(topic, ids, "invoke")
         is_unknown = False
@@ -368,4 +371,4 @@ class Reader(Client):
 
 def id_of(data: bytes | None) -> str:
     """Return the id in a payload."""
-    return bytes(data or b"").decode().strip('"')
+    return bytes(data or b"").decode().strip().strip('"')

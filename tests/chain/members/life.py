@@ -69,9 +69,10 @@ TRAITS: Final = (
     "container",
 )
 #: Those that came later are drawn by themselves, so that a seed goes on to stand for the same life otherwise.
-LATER_TRAITS: Final = ("mixed", "parts")
+LATER_TRAITS: Final = ("mixed", "parts", "uplink")
 _END_S: Final = 120
 _PART_BYTES: Final = 400
+_LARGE_PART_BYTES: Final = 100_000
 _MIB: Final = 1 << 20
 
 
@@ -128,16 +129,25 @@ class Life:
             seed=seed,
             store=self.store,
             chain=_chain_settings(random),
-            engine=_engine_settings(random, collects="collect" in self.traits),
+            engine=self._engine(_engine_settings(random, collects="collect" in self.traits)),
             now_ms=lambda: self.loop.now_ms,
             say=self.say,
         )
         self._machine_count = random.choice((2, 2, 3))
         self.machines: list[Machine] = []
         self.shared = Shared(self.machines, History(), lambda: self.loop.now_ms, [], [], [])
+        if "uplink" in self.traits:
+            self.shared = self.shared._replace(sizes=(0, 0, 0, 60_000, 700_000))
         self._clients: list[asyncio.Task[None]] = []
         #: Set once every fault has ended.
         self.is_healed = False
+
+    def _engine(self, settings: Settings) -> Settings:
+        """Return the settings of brokers whose segments hold more than one of the records."""
+        if "uplink" not in self.traits:
+            return settings
+        checkpoint_bytes = min(settings.checkpoint_bytes * 1_000, 256 * _MIB)
+        return replace(settings, segment_bytes=settings.segment_bytes * 1_024, checkpoint_bytes=checkpoint_bytes)
 
     def _chances(self) -> dict[Fault, float]:
         chances: dict[Fault, float] = {}
@@ -171,6 +181,9 @@ class Life:
         if "mixed" in self.traits:
             drawn = Random(f"settings {self.seed} {machine.name}")
             machine.chain = _mixed_settings(self.setting.chain, drawn)
+        if "uplink" in self.traits:
+            rates = self.store.uplinks.bytes_per_s
+            rates[machine.name] = int(500_000 * 16 ** Random(f"uplink {self.seed} {machine.name}").random())
         if "clock" in self.traits:  # walls that differ by minutes: log time goes on from the links all the same
             machine.clock.wall_behind_ms = machine.random.randrange(-600_000, 600_000)
         self.say(f"{machine.name} joins")
@@ -388,7 +401,7 @@ def _isolated(life: Life) -> Iterator[None]:
 
     with ExitStack() as stack:
         if "parts" in life.traits:
-            make_parts_small(stack, _PART_BYTES)
+            make_parts_small(stack, _PART_BYTES if "uplink" not in life.traits else _LARGE_PART_BYTES)
         for room in rooms:
             patch(f"tenure.{room}.background", InlineBackground)
         patch("tenure.chain.member.probe", _no_probe)

@@ -10,5 +10,5 @@ __all__ = ["make_parts_small"]
 
 def make_parts_small(stack: ExitStack, size: int) -> None:
     """Have every link above this size go in parts of it, until the stack ends."""
-    for name in ("_WHOLE_BYTES_MIN", "_PART_BYTES_MIN", "_PART_BYTES_MAX"):
+    for name in ("_WHOLE_BYTES_MIN", "_WHOLE_BYTES_MAX", "_PART_BYTES_MIN", "_PART_BYTES_MAX"):
         stack.enter_context(mock.patch(f"tenure.chain.uplink.{name}", size))

@@ -12,6 +12,7 @@ from tenure.errors import TenureError
 from tenure.testing.simclient import SimClient
 from tenure.testing.simstore import SimStore
 from tenure.testing.store_faults import Call, Fault
+from tests.kit.uplinks import Uplinks
 
 __all__ = ["Caller", "MachineClient", "WorldStore"]
 
@@ -63,6 +64,8 @@ class WorldStore(SimStore):
         self.delays_s: dict[str, float] = {}
         #: How long the reply to the next create of a link by a client is on its way.
         self.reply_delays_s: dict[str, float] = {}
+        #: What each machine can send in a second; one that is not named here sends at once.
+        self.uplinks = Uplinks()
         self.hook = self._fate
 
     def heal(self) -> None:
@@ -71,6 +74,7 @@ class WorldStore(SimStore):
         self.ambushes.clear()
         self.delays_s.clear()
         self.reply_delays_s.clear()
+        self.uplinks.bytes_per_s.clear()
         for name in list(self._cuts):
             self.reconnect(name)
 
@@ -80,6 +84,7 @@ class WorldStore(SimStore):
         delay_s = self.delays_s.pop(client.name, 0.0) if is_link else 0.0
         try:
             await asyncio.sleep(self._transit_s() + delay_s)
+            await self.uplinks.send(client.name, size)
         except asyncio.CancelledError:
             if self._draws.random() < 0.5:
                 self._land_later(act)
