@@ -11,6 +11,7 @@ from tenure.chain.parts import PartMissing, read_parts
 from tenure.chain.place import Place, Step
 from tenure.chain.settings import ChainSettings
 from tenure.errors import Conflict, Corrupt, NotFound
+from tenure.objects.request_limits import REQUEST_BYTES_PER_S_MIN
 from tenure.objects.retrying import RetryingStore
 
 __all__ = ["Chain", "Freed"]
@@ -61,18 +62,28 @@ class Chain:
 
     async def read(self, epoch: int, number: int) -> bytes | None:
         """Return the object in a slot, None where it is free."""
-        return await self.store.find(link_key(epoch, number), self.settings.link_object_bytes_max)
+        return await self.store.find_soon(link_key(epoch, number), self.settings.link_object_bytes_max)
 
     async def create(
-        self, epoch: int, number: int, data: bytes, *, is_over: Callable[[], bool] = _never
+        self,
+        epoch: int,
+        number: int,
+        data: bytes,
+        *,
+        is_over: Callable[[], bool] = _never,
+        bytes_per_s_min: int = REQUEST_BYTES_PER_S_MIN,
     ) -> bytes | None:
         """Create the object in a slot; return None where it is this one, else the bytes that are there.
 
         The same bytes are sent until the outcome is known. Raises OutcomeUnknown once ``is_over`` returns True.
         """
-        limit = self.settings.link_object_bytes_max
-        key = link_key(epoch, number)
-        created = await self.store.create_until_known(key, data, limit_bytes=limit, is_over=is_over)
+        created = await self.store.create_until_known(
+            link_key(epoch, number),
+            data,
+            limit_bytes=self.settings.link_object_bytes_max,
+            is_over=is_over,
+            bytes_per_s_min=bytes_per_s_min,
+        )
         return None if created.is_mine else created.theirs or b""
 
     async def is_freed(self, epoch: int) -> bool:

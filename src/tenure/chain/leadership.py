@@ -225,7 +225,8 @@ class Leadership:
         """
         place, self._sending = self.place, data
         began_s = asyncio.get_running_loop().time()
-        creating = self.chain.create(place.epoch, place.number, data, is_over=is_over)
+        least = self.uplink.bytes_per_s_min
+        creating = self.chain.create(place.epoch, place.number, data, is_over=is_over, bytes_per_s_min=least)
         found, sent_digest = await asyncio.gather(creating, _digest(data))  # in this order
         self.uplink.measured(len(data), asyncio.get_running_loop().time() - began_s)
         if found is not None:

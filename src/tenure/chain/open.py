@@ -13,6 +13,7 @@ from tenure.log.disk import Disk
 from tenure.log.opening import opening_error, peek_features
 from tenure.objects.background import background
 from tenure.objects.metered import Metered, StoreMetrics
+from tenure.objects.patience import Patience
 from tenure.objects.retrying import RetryingStore
 from tenure.objects.store import ObjectStore
 
@@ -20,8 +21,8 @@ __all__ = ["locked", "open_shipped", "retrying_store"]
 
 
 def retrying_store(store: ObjectStore, settings: ChainSettings) -> RetryingStore:
-    """Return the store of a home, counted and retried."""
-    return RetryingStore(Metered(store, StoreMetrics()), settings)
+    """Return the store of a home, counted and retried; a request that is not answered for a beat is sent again."""
+    return RetryingStore(Metered(store, StoreMetrics()), settings, patience=Patience(settings.beat_ms))
 
 
 @contextmanager

@@ -48,7 +48,8 @@ async def store_parts(
         parts[index] = part = Part(len(data), hashlib.sha256(data).digest())
         key = part_key(epoch, part.sha256)
         began_s = asyncio.get_running_loop().time()
-        created = await store.create_until_known(key, data, limit_bytes=len(data), is_over=is_over)
+        create, least = store.create_until_known, uplink.bytes_per_s_min
+        created = await create(key, data, limit_bytes=len(data), is_over=is_over, bytes_per_s_min=least)
         if not created.is_mine:
             raise Corrupt(f"{key} holds other bytes than its name says: something else wrote there", key=key)
         uplink.measured(len(data), asyncio.get_running_loop().time() - began_s)
@@ -100,7 +101,7 @@ async def read_parts(store: RetryingStore, link: Link, key: str) -> Link:
 
 async def _read(store: RetryingStore, part: Part, epoch: int) -> bytes:
     key = part_key(epoch, part.sha256)
-    data = await store.find(key, part.length)
+    data = await store.find_soon(key, part.length, size_bytes=part.length)
     if data is None:
         raise PartMissing(f"{key} is missing, and a link names it: the store lost it", key=key)
     if len(data) != part.length or hashlib.sha256(data).digest() != part.sha256:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tenure.limits import KIB, MIB
+from tenure.objects.request_limits import REQUEST_BYTES_PER_S_MIN
 
 __all__ = ["Uplink"]
 
@@ -17,6 +18,7 @@ _PART_BYTES_MIN: Final = MIB
 _PART_BYTES_MAX: Final = 8 * MIB
 _PARTS_MAX: Final = 4
 _SAMPLE_RATIO: Final = 4
+_SLOW_RATIO: Final = 8
 
 
 class Uplink:
@@ -40,6 +42,11 @@ class Uplink:
     def part_bytes(self) -> int:
         """The size of a part: links go past it, so that it may take a while."""
         return max(_PART_BYTES_MIN, min(_PART_BYTES_MAX, int(self._bytes_per_s * self._beat_s)))
+
+    @property
+    def bytes_per_s_min(self) -> int:
+        """The rate of an upload that is not given up yet; they may share the network with others."""
+        return max(REQUEST_BYTES_PER_S_MIN, int(self._bytes_per_s / _SLOW_RATIO))
 
     def measured(self, size_bytes: int, took_s: float) -> None:
         """Take note of an upload. Several at once share the network: more are, as long as each is quick."""

@@ -69,7 +69,7 @@ TRAITS: Final = (
     "container",
 )
 #: Those that came later are drawn by themselves, so that a seed goes on to stand for the same life otherwise.
-LATER_TRAITS: Final = ("mixed", "parts", "uplink")
+LATER_TRAITS: Final = ("mixed", "parts", "uplink", "swallow")
 _END_S: Final = 120
 _PART_BYTES: Final = 400
 _LARGE_PART_BYTES: Final = 100_000
@@ -181,7 +181,9 @@ class Life:
         if "mixed" in self.traits:
             drawn = Random(f"settings {self.seed} {machine.name}")
             machine.chain = _mixed_settings(self.setting.chain, drawn)
-        if "uplink" in self.traits:
+        if "swallow" in self.traits and not self.is_healed:
+            self.store.swallowed[machine.name] = Random(f"{self.seed} {machine.name}").choice((0, 0.01, 0.03))
+        if "uplink" in self.traits and not self.is_healed:
             rates = self.store.uplinks.bytes_per_s
             rates[machine.name] = int(500_000 * 16 ** Random(f"uplink {self.seed} {machine.name}").random())
         if "clock" in self.traits:  # walls that differ by minutes: log time goes on from the links all the same

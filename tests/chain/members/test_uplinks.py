@@ -28,7 +28,7 @@ class Bulk(Directed):
     """Two members with one uplink each; the leader takes an append that takes many grants to send."""
 
     def __init__(self, bytes_per_s: int, size: int) -> None:
-        super().__init__(1, Bulk._load)
+        super().__init__(1, lambda life: self._load())
         self._bytes_per_s, self._size = bytes_per_s, size
         engine = msgspec.structs.replace(self.setting.engine, segment_bytes=4 * MIB, checkpoint_bytes=64 * MIB)
         chain = msgspec.structs.replace(self.setting.chain, grant_ms=300)

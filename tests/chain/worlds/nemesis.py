@@ -171,4 +171,4 @@ TRAITS = (
     "ambush",
 )
 #: Those that came later are drawn by themselves, so that a seed goes on to stand for the same world otherwise.
-LATER_TRAITS = ("parts",)
+LATER_TRAITS = ("parts", "swallow")

@@ -16,6 +16,7 @@ from tenure.chain.settings import ChainSettings
 from tenure.chain.signs import Signs
 from tenure.errors import Corrupt, NotLeader, TenureError
 from tenure.objects.metered import Metered, StoreMetrics
+from tenure.objects.patience import Patience
 from tenure.objects.retrying import RetryingStore
 from tenure.testing.simdisk import SimDisk
 from tests.chain.worlds.bare_log import BareLog
@@ -105,7 +106,8 @@ class Process:
     # Becoming the leader
 
     def _retrying(self) -> RetryingStore:
-        return RetryingStore(Metered(MachineClient(self._setting.store, self._machine), StoreMetrics()), self._chain)
+        store = Metered(MachineClient(self._setting.store, self._machine), StoreMetrics())
+        return RetryingStore(store, self._chain, patience=Patience(self._chain.beat_ms))
 
     @property
     def _chain(self) -> ChainSettings:

@@ -9,6 +9,8 @@ from random import Random
 from typing import Final, Protocol
 
 from tenure.errors import TenureError
+from tenure.objects.request_limits import REQUEST_TIMEOUT_MS
+from tenure.objects.store import OutcomeUnknown
 from tenure.testing.simclient import SimClient
 from tenure.testing.simstore import SimStore
 from tenure.testing.store_faults import Call, Fault
@@ -64,6 +66,9 @@ class WorldStore(SimStore):
         self.delays_s: dict[str, float] = {}
         #: How long the reply to the next create of a link by a client is on its way.
         self.reply_delays_s: dict[str, float] = {}
+        #: The chance of each machine's requests to be lost without a word, on the way there or back.
+        self.swallowed: dict[str, float] = {}
+        self._swallows = Random(f"swallows {seed}")
         #: What each machine can send in a second; one that is not named here sends at once.
         self.uplinks = Uplinks()
         self.hook = self._fate
@@ -75,6 +80,7 @@ class WorldStore(SimStore):
         self.delays_s.clear()
         self.reply_delays_s.clear()
         self.uplinks.bytes_per_s.clear()
+        self.swallowed.clear()
         for name in list(self._cuts):
             self.reconnect(name)
 
@@ -85,6 +91,7 @@ class WorldStore(SimStore):
         try:
             await asyncio.sleep(self._transit_s() + delay_s)
             await self.uplinks.send(client.name, size)
+            await self._perhaps_swallow(client.name, act)
         except asyncio.CancelledError:
             if self._draws.random() < 0.5:
                 self._land_later(act)
@@ -97,6 +104,16 @@ class WorldStore(SimStore):
             self._spring(client.name, is_before=False)
         reply_s = self.reply_delays_s.pop(client.name, 0.0) if is_link else 0.0
         await asyncio.sleep(self._draws.expovariate(100) + reply_s)
+
+    async def _perhaps_swallow(self, name: str, act: Callable[[], None]) -> None:
+        """Let a request hang until its client's own limit, which has it carried out or not."""
+        if self._swallows.random() >= self.swallowed.get(name, 0.0):
+            return
+        if self._swallows.random() < 0.5:
+            with contextlib.suppress(TenureError):
+                act()
+        await asyncio.sleep(REQUEST_TIMEOUT_MS / 1000)
+        raise OutcomeUnknown("no answer within the time of one request")
 
     def _spring(self, name: str, *, is_before: bool) -> bool:
         """Spring the ambush of a client, if there is one for this moment."""

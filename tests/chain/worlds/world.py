@@ -113,6 +113,8 @@ class World:
     def add_machine(self) -> Machine:
         machine = Machine(f"m{len(self.machines)}", self.setting)
         self.machines.append(machine)
+        if "swallow" in self.traits and not self.is_healed:
+            self.store.swallowed[machine.name] = Random(f"{self.seed} {machine.name}").choice((0, 0.01, 0.03))
         self.say(f"{machine.name} joins")
         return machine
 
