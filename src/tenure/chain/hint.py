@@ -1,16 +1,29 @@
-"""Hints: what each member of a home writes again and again, to say that it lives. The chain alone is a proof."""
+"""Hints: what each member of a home writes again and again, to say that it lives. The chain alone is a proof.
+
+A member that is killed leaves its hint, and one that lost its disk comes back under another id. So those who look read
+the newest first, by the store's clock, and remove what is old: a member that lives writes its hint again soon.
+"""
 
 from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
 from tenure.chain.keys import MEMBERS, hint_key
 from tenure.objects.retrying import RetryingStore
+from tenure.objects.store import ObjectInfo
 
-__all__ = ["Hint", "list_hints", "read_hint", "remove_hint", "write_hint"]
+__all__ = ["Hint", "Listed", "list_hints", "read_hint", "remove_hint", "write_hint"]
 
 _HINT_BYTES_MAX = 64 * 1024
 _HINTS_MAX = 100
+_READS_MAX = 8
+_STAMP_MS = 2_000
+"""Some stores tell the time of an object in whole seconds: one this young may have been written again since."""
+_REMOVED_MAX = 1_000
 
 
 class Hint(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,16 +54,45 @@ async def read_hint(store: RetryingStore, directory: str) -> Hint | None:
         return None
 
 
-async def list_hints(store: RetryingStore) -> dict[str, Hint]:
-    """Return the hints of all members by the ids of their directories, a limited number of them."""
-    found: dict[str, Hint] = {}
-    async for info in store.list_objects(MEMBERS):
-        directory = info.key.removeprefix(MEMBERS).removesuffix(".json")
-        if (hint := await read_hint(store, directory)) is not None:
-            found[directory] = hint
-        if len(found) == _HINTS_MAX:
-            break
+class Listed(NamedTuple):
+    """A hint, and when it was written, by the store's clock."""
+
+    hint: Hint
+    modified_ms: int
+
+
+async def list_hints(store: RetryingStore, known: Mapping[str, Listed], *, keep_ms: int) -> dict[str, Listed]:
+    """Return the hints of the members that wrote last, by the ids of their directories: a limited number of them.
+
+    Those that were ``known`` and not written since are not read again. Those that are ``keep_ms`` older than the newest
+    one are removed from the home.
+    """
+    infos = sorted([info async for info in store.list_objects(MEMBERS)], key=lambda info: -info.modified_ms)
+    if not infos:
+        return {}
+    newest_ms = infos[0].modified_ms
+    old = [info.key for info in infos if newest_ms - info.modified_ms > keep_ms]
+    if old:
+        await store.delete(old[:_REMOVED_MAX])
+    found: dict[str, Listed] = {}
+    shown = infos[: min(_HINTS_MAX, len(infos) - len(old))]
+    for start in range(0, len(shown), _READS_MAX):
+        portion = [_read_listed(store, info, known, newest_ms) for info in shown[start : start + _READS_MAX]]
+        for directory, listed in await asyncio.gather(*portion):
+            if listed is not None:
+                found[directory] = listed
     return found
+
+
+async def _read_listed(
+    store: RetryingStore, info: ObjectInfo, known: Mapping[str, Listed], newest_ms: int
+) -> tuple[str, Listed | None]:
+    directory = info.key.removeprefix(MEMBERS).removesuffix(".json")
+    before = known.get(directory)
+    if before is not None and before.modified_ms == info.modified_ms and newest_ms - info.modified_ms > _STAMP_MS:
+        return directory, before
+    hint = await read_hint(store, directory)
+    return directory, None if hint is None else Listed(hint, info.modified_ms)
 
 
 async def remove_hint(store: RetryingStore, directory: str) -> None:

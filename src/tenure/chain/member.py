@@ -167,7 +167,8 @@ class Member:
         while self.clock.boot_ms() < until_ms:
             await asyncio.sleep(min(_LOOK_MS, self.settings.silence_ms) / 1000)
             is_free = await chain.read(place.epoch, place.number) is None
-            if not is_free or await read_hint(self.store, notes.leader_directory) != first:
+            hint = await read_hint(self.store, notes.leader_directory)
+            if not is_free or (hint is not None and hint != first):  # others remove the hint of one that is dead
                 who = first.url if first is not None and first.url else "another process"
                 raise Conflict(
                     f"{who} leads this home and lives: stop it first, or give this one a home of its own",

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tenure.chain.hint import Hint, list_hints, remove_hint, write_hint
+from tenure.chain.hint import Hint, Listed, list_hints, remove_hint, write_hint
 from tenure.chain.settings import ChainSettings
 from tenure.clock import Clock
 from tenure.errors import TenureError
@@ -25,6 +25,9 @@ logger = logging.getLogger("tenure.chain")
 
 _REMOVE_S: Final = 1.0
 _FRESH_RATIO: Final = 3
+_KEEP_RATIO: Final = 10
+"""The hint of a member that was silent for so many silences is removed."""
+_KEEP_MS_MIN: Final = 10_000
 
 
 class Seen(NamedTuple):
@@ -59,6 +62,7 @@ class Signs:
         self._life = secrets.token_hex(4)
         self._count = 0
         self._others: dict[str, tuple[Hint, int]] = {}
+        self._listed: dict[str, Listed] = {}
         self._task: Future[None] | None = None
 
     def start(self) -> None:
@@ -103,16 +107,22 @@ class Signs:
         hint = msgspec.structs.replace(self._say(), life=self._life, count=self._count)
         await write_hint(self._store, self._directory, hint)
         if self._looks:
-            self._note(await list_hints(self._store))
+            keep_ms = max(_KEEP_MS_MIN, _KEEP_RATIO * self._settings.silence_ms)
+            self._listed = await list_hints(self._store, self._listed, keep_ms=keep_ms)
+            self._note(self._listed)
 
-    def _note(self, hints: dict[str, Hint]) -> None:
-        """Note when each hint was first seen as it is. One that was there at the first look may be old."""
-        hints.pop(self._directory, None)
-        now_ms = self._clock.boot_ms()
-        known = self._others
+    def _note(self, listed: dict[str, Listed]) -> None:
+        """Note when each hint was written, as far as the store says how long before the newest one."""
+        newest_ms = max(
+            (each.modified_ms for each in listed.values()), default=0
+        )  # this member's own, or one beside it
+        now_ms, known = self._clock.boot_ms(), self._others
         self._others = {
-            name: known[name] if name in known and known[name][0] == hint else (hint, now_ms)
-            for name, hint in hints.items()
+            name: known[name]
+            if name in known and known[name][0] == hint
+            else (hint, now_ms - max(0, newest_ms - modified_ms))
+            for name, (hint, modified_ms) in listed.items()
+            if name != self._directory
         }
 
     async def _remove(self) -> None:

@@ -270,7 +270,7 @@ class Standby:
         if now_ms - looked_ms >= min(_LOOK_MS, self._settings.silence_ms):
             with suppress(OutcomeUnknown, StoreRefused):
                 found = await read_hint(self._member.store, self.notes.leader_directory)
-                if found != hint:
+                if found is not None and found != hint:  # others remove the hint of one that is dead
                     self._silence.begin()
                 self._hint = (found, now_ms)
         return self._silence.lasted_ms >= self._settings.silence_ms

@@ -12,9 +12,12 @@ from random import Random
 from typing import Any, Final
 from unittest import mock
 
+import msgspec
 from msgspec.structs import replace
 
 from tenure.broker.broker import Broker
+from tenure.chain.hint import Hint
+from tenure.chain.keys import hint_key
 from tenure.chain.settings import ChainSettings
 from tenure.chain.stored_checkpoint import CHECKPOINTS, StoredCheckpoint, segment_key
 from tenure.contract.provenance import read
@@ -69,7 +72,7 @@ TRAITS: Final = (
     "container",
 )
 #: Those that came later are drawn by themselves, so that a seed goes on to stand for the same life otherwise.
-LATER_TRAITS: Final = ("mixed", "parts", "uplink", "swallow")
+LATER_TRAITS: Final = ("mixed", "parts", "uplink", "swallow", "dead")
 _END_S: Final = 120
 _PART_BYTES: Final = 400
 _LARGE_PART_BYTES: Final = 100_000
@@ -207,6 +210,8 @@ class Life:
                 machine.kill()
 
     async def _go_through(self, steps: Sequence[int]) -> None:
+        if "dead" in self.traits:
+            self._bury()
         for _ in range(self._machine_count):
             self.add_machine().start()
         await self._prepare()
@@ -214,6 +219,14 @@ class Life:
         await self._befall(steps)
         await asyncio.sleep(1)
         await self._end()
+
+    def _bury(self) -> None:
+        """Leave the hints of members that died: a few, or more than anybody reads."""
+        drawn = Random(f"dead {self.seed}")
+        for number in range(drawn.choice((2, 5, 5, 150))):
+            hint = Hint(url=f"http://dead-{number}:4000", leads=drawn.random() < 0.5, epoch=3, number=number)
+            key = hint_key(f"{drawn.getrandbits(128):032x}")
+            self.store.objects[key] = (msgspec.json.encode(hint), self.store.clock_ms - 3_000)
 
     async def _befall(self, steps: Sequence[int]) -> None:
         """Do to the machines what the seed says; a directed life has a story of its own instead."""
