@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 import msgspec
@@ -15,6 +16,7 @@ from tenure.chain.notes import Notes
 from tenure.chain.space import Space
 from tenure.chain.stored_checkpoint import StoredCheckpoint, StoredSegment, segment_key, sha256
 from tenure.errors import Corrupt
+from tenure.limits import MIB
 from tenure.log import checkpoint
 from tenure.log.disk import Disk
 from tenure.objects.store import ObjectMissing
@@ -24,6 +26,9 @@ __all__ = ["begin_at_checkpoint", "read_segment"]
 logger = logging.getLogger("tenure.chain")
 
 _FETCHES_MAX = 4
+_FETCH_BYTES_MAX = 64 * MIB
+"""What is fetched at once, at most, or one segment however large it is."""
+_RANGE_BYTES = 8 * MIB
 
 
 async def begin_at_checkpoint(chain: Chain, disk: Disk, copy: LocalCopy, notes: Notes) -> Notes | None:
@@ -63,18 +68,50 @@ async def _fetch_all(chain: Chain, copy: LocalCopy, head: StoredCheckpoint) -> N
     segments = sorted(head.segments, key=lambda each: each.number)
     here = list(takewhile(lambda each: copy.has_segment(each.number, each.bytes, each.sha256), segments))
     copy.keep_only({each.number for each in here}, aside=f"checkpoint-{head.position.batch:020d}")
-    missing = segments[len(here) :]
-    for start in range(0, len(missing), _FETCHES_MAX):
-        portion = missing[start : start + _FETCHES_MAX]
+    for portion in _portions(segments[len(here) :]):
         fetched = await asyncio.gather(*(read_segment(chain, segment) for segment in portion))
         for segment, data in zip(portion, fetched, strict=True):
             copy.write([Run(segment.number, 0, data)])
 
 
+def _portions(segments: Sequence[StoredSegment]) -> Iterator[list[StoredSegment]]:
+    """Yield the segments in portions that are fetched at once."""
+    portion: list[StoredSegment] = []
+    for segment in segments:
+        size = sum(each.bytes for each in portion) + segment.bytes
+        if portion and (len(portion) == _FETCHES_MAX or size > _FETCH_BYTES_MAX):
+            yield portion
+            portion = []
+        portion.append(segment)
+    if portion:
+        yield portion
+
+
 async def read_segment(chain: Chain, segment: StoredSegment) -> bytes:
-    """Return a sealed segment, proven by its digest. Raises Corrupt, ObjectMissing."""
+    """Return a sealed segment, proven by its digest. Raises Corrupt, ObjectMissing.
+
+    A large one is read in ranges, some at once: so one at a time is as quick as several, and takes less memory.
+    """
     key = segment_key(segment)
-    data = await chain.store.get(key, chain.settings.link_object_bytes_max)
+    data = b"".join(await _read_ranges(chain, key, segment.bytes))
     if len(data) != segment.bytes or sha256(data) != segment.sha256:
         raise Corrupt(f"{key} fails its digest: it is damaged in the store", key=key)
     return data
+
+
+async def _read_ranges(chain: Chain, key: str, size: int) -> list[bytes]:
+    """Return the content of an object in pieces; nothing where it has another size. Raises ObjectMissing."""
+    if size <= _RANGE_BYTES:
+        return [await chain.store.get(key, chain.settings.link_object_bytes_max)]
+    if (await chain.store.head(key)).bytes != size:
+        return []
+    starts, pieces = range(0, size, _RANGE_BYTES), list[bytes]()
+    for at in range(0, len(starts), _FETCHES_MAX):
+        portion = starts[at : at + _FETCHES_MAX]
+        pieces += await asyncio.gather(*(_read_range(chain, key, start) for start in portion))
+    return pieces
+
+
+async def _read_range(chain: Chain, key: str, start: int) -> bytes:
+    get = chain.store.store.get
+    return await chain.store.repeat(lambda: get(key, start=start, length=_RANGE_BYTES, limit_bytes=_RANGE_BYTES))

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from itertools import takewhile
+from typing import Final
 
 from tenure.chain.keys import CHAIN, link_key, mark_key
 from tenure.chain.link import Link, digest
 from tenure.chain.parts import PartMissing, read_parts
 from tenure.chain.place import Place, Step
 from tenure.chain.settings import ChainSettings
-from tenure.errors import Conflict, Corrupt, NotFound
+from tenure.errors import Conflict, Corrupt, Invalid, NotFound
+from tenure.limits import MIB
 from tenure.objects.request_limits import REQUEST_BYTES_PER_S_MIN
 from tenure.objects.retrying import RetryingStore
 
 __all__ = ["Chain", "Freed"]
 
 
+_AHEAD_BYTES_MAX: Final = 16 * MIB
+"""What is read beyond the next link, at most, however many links there are and however large."""
+
+
 def _never() -> bool:
     return False
+
+
+def _fitting(found: Iterable[bytes | None]) -> int:
+    """Return how many links like these may be read at once."""
+    largest = max((len(data) for data in found if data is not None), default=0)
+    return max(1, _AHEAD_BYTES_MAX // max(1, largest))
 
 
 class Freed(NotFound):
@@ -38,14 +52,17 @@ class Chain:
     async def follow(self, place: Place, *, proves_end: bool = True) -> AsyncIterator[Step]:
         """Yield each link from a place on, up to the end of the chain as it is now.
 
-        Links are read ahead, twice as many each time while there are more. Raises Corrupt where a link is damaged,
-        missing, or of another history, Conflict where it is of another log, Freed where links were deleted. Who looks
-        again soon need not prove each time that the end is one, and not a hole.
+        Links are read ahead, twice as many each time while there are more, as far as they are small. Raises Corrupt
+        where a link is damaged, missing, or of another history, Conflict where it is of another log, Freed where links
+        were deleted. Who looks again soon need not prove each time that the end is one, and not a hole.
         """
         ahead = 1
         while True:
             found = await self._read_some(place, ahead)
-            for data in found:
+            is_end = found[0] is None
+            ahead = min(2 * ahead, self.settings.reads_max, _fitting(found))
+            while found:
+                data = found.popleft()
                 if data is None:
                     break
                 link = await self._whole(await self._prove(place, data), place)
@@ -54,11 +71,10 @@ class Chain:
                 place = step.after
                 if link.is_fence:
                     break  # what was read behind a fence is of no epoch
-            if found[0] is None:
+            if is_end:
                 if proves_end:
                     await self._check_end(place)
                 return
-            ahead = min(2 * ahead, self.settings.reads_max)
 
     async def read(self, epoch: int, number: int) -> bytes | None:
         """Return the object in a slot, None where it is free."""
@@ -90,9 +106,22 @@ class Chain:
         """Return whether links of an epoch may have been deleted."""
         return await self.store.exists(mark_key(epoch))
 
-    async def _read_some(self, place: Place, count: int) -> list[bytes | None]:
-        numbers = range(place.number, place.number + count)
-        return list(await asyncio.gather(*(self.read(place.epoch, number) for number in numbers)))
+    async def _read_some(self, place: Place, count: int) -> deque[bytes | None]:
+        """Return the objects in the next slots, up to the first that is free, or too large to be read ahead."""
+        later = range(place.number + 1, place.number + count)
+        first, *rest = await asyncio.gather(
+            self.read(place.epoch, place.number), *(self._read_ahead(place.epoch, number, count) for number in later)
+        )
+        return deque([first, *takewhile(lambda data: data is not None, rest)])
+
+    async def _read_ahead(self, epoch: int, number: int, count: int) -> bytes | None:
+        """Return the object in a slot, None where it is free, or takes more than its share of what is read ahead."""
+        try:
+            return await self.store.find_soon(link_key(epoch, number), _AHEAD_BYTES_MAX // count)
+        except Invalid as error:
+            if error.code != "object_too_large":
+                raise
+            return None
 
     async def _prove(self, place: Place, data: bytes) -> Link:
         """Return the link in the next slot. Raises as ``follow``."""

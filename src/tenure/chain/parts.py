@@ -89,14 +89,24 @@ async def read_parts(store: RetryingStore, link: Link, key: str) -> Link:
     for start in range(0, len(link.parts), _READS_MAX):
         portion = link.parts[start : start + _READS_MAX]
         pieces += await asyncio.gather(*(_read(store, part, link.epoch) for part in portion))
-    held, runs, at = memoryview(b"".join(pieces)), list[Run](), 0
+    held, named = sum(map(len, pieces)), sum(span.length for span in link.spans)
+    if held != named:
+        raise Corrupt(f"the runs of {key} take {named} bytes, its parts hold {held}", key=key)
+    left = deque(memoryview(piece) for piece in pieces)
     pieces.clear()
-    for span in link.spans:
-        runs.append(Run(span.segment, span.offset, bytes(held[at : at + span.length])))
-        at += span.length
-    if at != len(held):
-        raise Corrupt(f"the runs of {key} take {at} bytes, its parts hold {len(held)}", key=key)
-    return link._replace(runs=runs, spans=())
+    return link._replace(runs=[Run(*span[:2], _take(left, span.length)) for span in link.spans], spans=())
+
+
+def _take(left: deque[memoryview], length: int) -> bytes:
+    """Take so many bytes from what is left of the parts, each of which is let go with its last byte."""
+    taken = bytearray()
+    while len(taken) < length:
+        piece = left.popleft()
+        wanted = length - len(taken)
+        taken += piece[:wanted]
+        if len(piece) > wanted:
+            left.appendleft(piece[wanted:])
+    return bytes(taken)
 
 
 async def _read(store: RetryingStore, part: Part, epoch: int) -> bytes:
