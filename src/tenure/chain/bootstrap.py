@@ -13,6 +13,7 @@ from tenure.chain.chain import Chain
 from tenure.chain.copy import LocalCopy
 from tenure.chain.link import Run
 from tenure.chain.notes import Notes
+from tenure.chain.place import End
 from tenure.chain.space import Space
 from tenure.chain.stored_checkpoint import StoredCheckpoint, StoredSegment, segment_key, sha256
 from tenure.errors import Corrupt
@@ -34,8 +35,8 @@ _RANGE_BYTES = 8 * MIB
 async def begin_at_checkpoint(chain: Chain, disk: Disk, copy: LocalCopy, notes: Notes) -> Notes | None:
     """Fetch the newest whole checkpoint of the home with its segments; return the notes to follow the chain from.
 
-    What the directory held is moved aside, except for segments that are the same. None where there is no checkpoint.
-    Raises Corrupt where none of them is whole, OSError.
+    What the directory held behind its place is moved aside, except for what is the same. None where there is no
+    checkpoint. Raises Corrupt where none of them is whole, OSError.
     """
     space = Space(chain)
     damage: Corrupt | None = None
@@ -43,7 +44,7 @@ async def begin_at_checkpoint(chain: Chain, disk: Disk, copy: LocalCopy, notes: 
     for key in keys:
         try:
             head, payload = await space.load(key)
-            await _fetch_all(chain, copy, head)
+            await _fetch_all(chain, copy, head, proven=notes.place.end)
         except (Corrupt, ObjectMissing) as error:
             logger.warning("%s: an older checkpoint is tried", error.message)
             damage = error if isinstance(error, Corrupt) else Corrupt(f"{key} is not whole: {error.message}", key=key)
@@ -59,19 +60,21 @@ async def begin_at_checkpoint(chain: Chain, disk: Disk, copy: LocalCopy, notes: 
     raise damage
 
 
-async def _fetch_all(chain: Chain, copy: LocalCopy, head: StoredCheckpoint) -> None:
-    """Bring the sealed segments of a checkpoint here, a few at a time, and move everything else aside.
+async def _fetch_all(chain: Chain, copy: LocalCopy, head: StoredCheckpoint, *, proven: End) -> None:
+    """Bring the sealed segments of a checkpoint here, a few at a time, and let go of everything else.
 
     They come from the oldest on, and none is kept behind one that is missing: whenever this is cut short, a segment
     that is not here yet does not look like one that was dropped.
     """
     segments = sorted(head.segments, key=lambda each: each.number)
     here = list(takewhile(lambda each: copy.has_segment(each.number, each.bytes, each.sha256), segments))
-    copy.keep_only({each.number for each in here}, aside=f"checkpoint-{head.position.batch:020d}")
+    aside = f"checkpoint-{head.position.batch:020d}"
+    copy.keep_only({each.number for each in here}, proven=proven, aside=aside)
     for portion in _portions(segments[len(here) :]):
         fetched = await asyncio.gather(*(read_segment(chain, segment) for segment in portion))
         for segment, data in zip(portion, fetched, strict=True):
             copy.write([Run(segment.number, 0, data)])
+            copy.take_back(segment.number, data)
 
 
 def _portions(segments: Sequence[StoredSegment]) -> Iterator[list[StoredSegment]]:

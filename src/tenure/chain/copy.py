@@ -7,9 +7,10 @@ the tail is of a history that did not happen: it is moved aside, never silently 
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from itertools import chain, count
+from typing import NamedTuple
 
 from tenure.chain.link import Run
 from tenure.chain.place import End
@@ -28,6 +29,14 @@ DIVERGED = "diverged"
 _OPEN_MAX = 4
 
 
+class _Aside(NamedTuple):
+    """A file that was moved aside: where in its segment it began, and the bytes that were counted for it."""
+
+    name: str
+    offset: int
+    counted_bytes: int
+
+
 class LocalCopy:
     """The segment files of a directory while links are read into them. Every method may raise OSError."""
 
@@ -38,6 +47,8 @@ class LocalCopy:
         self._tip: tuple[int, int] | None = None
         #: Bytes that were moved aside, where they held records.
         self.diverged_bytes = 0
+        #: What was moved aside last, by segment.
+        self._aside: dict[int, _Aside] = {}
 
     def is_dropped(self, run: Run) -> bool:
         """Return whether a run is of a segment that was dropped here since, or before the checkpoint this copy is from.
@@ -121,9 +132,8 @@ class LocalCopy:
         if later or tail:
             self._make_aside(aside)
             if tail:
-                self._keep(tail, f"{DIVERGED}/{aside}/{end.segment:010d}-{end.offset:010d}.part")
-                self.diverged_bytes += len(tail) if self._holds_records(end) else 0
-            self._move_all(later, aside=aside)
+                self._keep_tail(tail, end, aside=aside)
+            self._move_all(dict(enumerate(later)), aside=aside)
         clear_spares(self._disk)
         if end.segment in segment_numbers(self._disk):
             self._disk.truncate(self._file(end.segment), end.offset)
@@ -136,14 +146,41 @@ class LocalCopy:
             return len(data) == size and sha256(data) == digest
         return False
 
-    def keep_only(self, numbers: Set[int], *, aside: str) -> None:
-        """Move every segment but these to ``diverged/<aside>``, durably; those that stay are durable, too."""
+    def keep_only(self, numbers: Set[int], *, proven: End, aside: str) -> None:
+        """Let go of every segment but these, durably; those that stay are durable, too.
+
+        Up to ``proven`` this copy was read from the chain, and is garbage: the log has dropped it since, or it comes
+        again. What lies behind may be a tail that was never sent: it goes to ``diverged/<aside>``.
+        """
         self._sync_files()
-        names = [segment_name(number) for number in segment_numbers(self._disk) if number not in numbers]
-        names += [unpublished_name(number) for number in begun_segments(self._disk)]
-        if names:
-            self._move_all(names, aside=aside)
+        gone = [number for number in segment_numbers(self._disk) if number not in numbers]
+        if proven.segment in gone and (tail := self._tail(proven)):
+            self._keep_tail(tail, proven, aside=aside)
+        self._close_files()
+        doubtful = {number: segment_name(number) for number in gone if number > proven.segment}
+        doubtful |= {number: unpublished_name(number) for number in begun_segments(self._disk)}
+        if doubtful:
+            self._aside |= self._move_all(doubtful, aside=aside)
+        if garbage := [number for number in gone if number <= proven.segment]:
+            for number in garbage:
+                self._disk.unlink(segment_name(number))
+            self._disk.sync_dir(SEGMENTS)
         clear_spares(self._disk)
+
+    def take_back(self, number: int, data: bytes) -> None:
+        """Remove what was just moved aside of a segment, where it is a part of these bytes: it was history after all.
+
+        So it is with what was read after the place was noted last.
+        """
+        kept = self._aside.pop(number, None)
+        if kept is None:
+            return
+        file = self._disk.open(kept.name)
+        here = self._disk.pread(file, self._disk.size(file), 0).rstrip(b"\0")
+        self._disk.close(file)
+        if data[kept.offset : kept.offset + len(here)] == here:
+            self._disk.unlink(kept.name)
+            self.diverged_bytes -= kept.counted_bytes
 
     def _tail(self, end: End) -> bytes:
         """Return what the segment of the end holds behind it, without the zeros that no byte was written to."""
@@ -154,8 +191,17 @@ class LocalCopy:
             return self._disk.pread(file, max(0, stop - end.offset), end.offset)
         return b""
 
+    def _keep_tail(self, tail: bytes, end: End, *, aside: str) -> None:
+        """Write what a segment holds behind an end to ``diverged/<aside>``, durably."""
+        self._make_aside(aside)
+        name = self._unused(f"{DIVERGED}/{aside}/{end.segment:010d}-{end.offset:010d}.part")
+        self._keep(tail, name)
+        counted_bytes = len(tail) if self._holds_records(end) else 0
+        self.diverged_bytes += counted_bytes
+        self._aside[end.segment] = _Aside(name, end.offset, counted_bytes)
+
     def _keep(self, data: bytes, name: str) -> None:
-        file = self._disk.create(self._unused(name))
+        file = self._disk.create(name)
         try:
             for start in range(0, len(data), CHUNK_BYTES):
                 write_whole(self._disk, file, data[start : start + CHUNK_BYTES], offset=start)
@@ -189,15 +235,21 @@ class LocalCopy:
         self._disk.mkdir(DIVERGED)
         self._disk.mkdir(f"{DIVERGED}/{aside}")
 
-    def _move_all(self, names: Sequence[str], *, aside: str) -> None:
+    def _move_all(self, names: Mapping[int, str], *, aside: str) -> dict[int, _Aside]:
+        """Move these files to ``diverged/<aside>``, durably; return where each is."""
         self._make_aside(aside)
-        for name in names:
+        moved = {}
+        for number, name in names.items():
             file = self._disk.open(name)
-            self.diverged_bytes += self._disk.size(file)
+            size = self._disk.size(file)
+            self.diverged_bytes += size
             self._disk.close(file)
-            self._disk.rename(name, self._unused(f"{DIVERGED}/{aside}/{name.rpartition('/')[2]}"))
+            target = self._unused(f"{DIVERGED}/{aside}/{name.rpartition('/')[2]}")
+            self._disk.rename(name, target)
+            moved[number] = _Aside(target, 0, size)
         for name in (f"{DIVERGED}/{aside}", DIVERGED, SEGMENTS, ""):
             self._disk.sync_dir(name)
+        return moved
 
     def sync(self) -> None:
         """Make all that was written durable, and let go of the files."""
@@ -214,6 +266,9 @@ class LocalCopy:
     def close(self) -> None:
         """Let go of the files."""
         self._tip = None
+        self._close_files()
+
+    def _close_files(self) -> None:
         while self._files:
             self._disk.close(self._files.popitem()[1])
 
