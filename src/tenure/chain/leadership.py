@@ -120,6 +120,9 @@ class Leadership:
         self.metrics = ChainMetrics()
         self.metrics.count_fence()
         self._sent_ms = (clock.boot_ms(), clock.wall_ms())
+        #: Whether the next link asks who follows to write its sign of life, and the place after the last one that did.
+        self.asks = False
+        self.asked: tuple[int, int] | None = None
         #: The link under way, empty where there is none.
         self._sending = b""
 
@@ -170,6 +173,7 @@ class Leadership:
         if self.lost is not None:
             raise self.lost
         place, had_lapse = self.place, self._had_lapse()
+        asks, self.asks = self.asks and not is_released, False
         link = Link(
             *(
                 Kind.DATA,
@@ -188,6 +192,7 @@ class Leadership:
             url=hand_to if is_released else self.fence.url,
             runs=runs,
             is_released=is_released,
+            asks=asks,
             parts=parts,
         )
         data = link.pack()
@@ -204,11 +209,17 @@ class Leadership:
             raise self._lose(error)
         self._sent_ms, self.last = sent_ms, link._replace(runs=())
         self.place = place.after(link, sent_digest)
+        if asks:
+            self.asked = self.place[:2]
         if is_released:
             self.lost = NotLeader("this process has given the lead away", leader=hand_to, epoch=self.epoch)
             self.when_released()
         elif self.beats:
             self._grant(sent_ms[0])
+
+    def ask(self) -> None:
+        """Have the next link ask for signs of life; ``asked`` is where that link was, once it is stored."""
+        self.asks, self.asked = True, None
 
     def _grant(self, sent_ms: int) -> None:
         """Begin a grant, or prolong the one that still runs, by a link that was first sent at ``sent_ms``."""

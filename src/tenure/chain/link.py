@@ -43,6 +43,7 @@ _RUN: Final = Struct("<III")
 _PART: Final = Struct("<I32s")
 _CRC: Final = Struct("<I")
 _RELEASED: Final = 1
+_ASKS: Final = 2
 _GRANT_UNIT_MS: Final = 10
 GRANT_MS_MAX: Final = 0xFFFF * _GRANT_UNIT_MS
 """The longest grant that a link can say."""
@@ -105,6 +106,8 @@ class Link(NamedTuple):
     runs: Sequence[Run] = ()
     #: Its writer sends nothing after it, so that a successor need not wait.
     is_released: bool = False
+    #: Who follows is to write its sign of life now. The version before does not look at it.
+    asks: bool = False
     #: Of a large link; its ``runs`` are empty until its parts were read, and its ``spans`` say where they lie.
     parts: Sequence[Part] = ()
     spans: Sequence[Span] = ()
@@ -116,7 +119,7 @@ class Link(NamedTuple):
     def pack(self) -> bytes:
         """Return the bytes of the object; they never change once they were sent."""
         url = self.url.encode()
-        flags = _RELEASED if self.is_released else 0
+        flags = (_RELEASED if self.is_released else 0) | (_ASKS if self.asks else 0)
         about = (self.log_id, self.epoch, self.number, self.prev, self.nonce, self.directory)
         times = (self.log_ms, self.beat_ms, self.first_batch, self.last_batch)
         grant = -(-self.grant_ms // _GRANT_UNIT_MS)  # rounded up: who waits for it may wait longer
@@ -183,6 +186,7 @@ class Link(NamedTuple):
             url=url,
             runs=runs,
             is_released=bool(flags & _RELEASED),
+            asks=bool(flags & _ASKS),
             parts=tuple(parts),
             spans=tuple(spans),
         )

@@ -110,6 +110,8 @@ class ShippedLog(FileLog):
     def beat_wait_ms(self) -> int | None:
         if not self.leadership.beats:
             return None
+        if self.leadership.asks:
+            return 0
         since_ms = self.leadership.clock.boot_ms() - self._begun_ms
         return max(0, self.leadership.chain.settings.beat_ms - since_ms)
 

@@ -61,7 +61,8 @@ class Standby:
 
     ``is_first`` says that this process has not led yet: then a lead that this directory had is that of a dead process.
     ``losses`` are leaderships that it lost lately before they were steady. ``following`` is called once, at the end of
-    the chain, and ``leader_found`` when a link comes while nobody was known to lead.
+    the chain, ``leader_found`` when a link comes while nobody was known to lead, and ``asked`` after a link that asks
+    for signs of life, once ``notes`` are beyond it.
     """
 
     def __init__(
@@ -74,11 +75,14 @@ class Standby:
         random: Random | None = None,
         following: Callable[[], object] = lambda: None,
         leader_found: Callable[[], object] = lambda: None,
+        asked: Callable[[], object] = lambda: None,
     ) -> None:
         self._member = member
         self._follower = follower
         self._following = following
         self._leader_found = leader_found
+        self._asked = asked
+        self._was_asked = False
         self._clock = member.clock
         self._settings = member.settings
         self._random = random or Random()
@@ -196,6 +200,7 @@ class Standby:
         link, knew_leader = step.link, bool(self.leader_url)
         self._silence.hear(link)
         self._links += 1
+        self._was_asked |= link.asks
         if link.log_ms:
             self.log_time_ms = (link.log_ms, self._clock.boot_ms())
         if link.runs:
@@ -228,6 +233,9 @@ class Standby:
             self._silence.begin()  # nothing was seen, which is not the same as silence
             return
         self.lag_links, self._at_end_ms = self._links, self._clock.boot_ms()
+        if self._was_asked:
+            self._was_asked = False
+            self._asked()
 
     def _fold(self) -> None:
         end = self.notes.place.end

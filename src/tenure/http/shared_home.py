@@ -48,6 +48,10 @@ replaced within less than this.
 """
 _LOOK_S: Final = 2.0
 """How long a handover looks for somebody who follows, where nobody was seen."""
+_ANSWER_S: Final = 7.0
+"""How long a handover waits for the successor's answer, which takes a look at the chain: one of the version before
+writes its sign of life every `chain.hint_ms` alone.
+"""
 _GOES_ON: Final = {"not_leader", "overtaken", "left_behind"}
 """What a leader may lose its lead with and follow: its state is dropped, and read again from the chain."""
 _TRIED_AGAIN: Final = (OutcomeUnknown, StoreRefused, Freed, Overloaded)
@@ -153,6 +157,7 @@ class SharedHome:
                 losses=self._recent_losses(),
                 following=settle,
                 leader_found=partial(asyncio.get_running_loop().call_soon_threadsafe, self._tell),
+                asked=partial(asyncio.get_running_loop().call_soon_threadsafe, self._say_now),
             )
             try:
                 led = await asyncio.wrap_future(background().start(standby.run()))
@@ -186,6 +191,10 @@ class SharedHome:
             log.info("this server follows %s", standby.leader_url or "nobody yet")
         self._replay.complete = True
         self._settled.set()
+
+    def _say_now(self) -> None:
+        if self._view.signs is not None:
+            self._view.signs.say_now()
 
     async def _lead(self, led: Led, warm: Warm | None) -> None:
         """Open a broker, and serve until the lead is lost or given away."""
@@ -303,9 +312,36 @@ class SharedHome:
             raise NotLeader(f"this server does not lead{where}", leader=info.leader, epoch=info.epoch)
         if not signs.standbys() and not await _look_now(signs):  # perhaps one was seen last when it led
             raise store_away()
-        self._successor = _chosen(signs.standbys(), to)
+        _chosen(signs.standbys(), to)
+        self._successor = await self._answering(self._view.log, signs, to)
         self._lost.set()
         await self._gave_away.wait()
+
+    async def _answering(self, shipped: ShippedLog, signs: Signs, to: str) -> str:
+        """Return the address of a standby that lives now: it answers a link that asks for its sign of life.
+
+        The last sign of one that was killed is fresh for a while. This server goes on to lead meanwhile. Raises
+        Conflict where nobody answers that may be meant, NotLeader where the lead is lost, Overloaded where the store
+        does not answer.
+        """
+        loop, leadership = asyncio.get_running_loop(), shipped.leadership
+        leadership.ask()
+        until_s, has_looked = loop.time() + _ANSWER_S, False
+        while True:
+            if self._view.log is not shipped or leadership.lost is not None:
+                raise NotLeader("this server does not lead any more", leader=self.info().leader)
+            if (asked := leadership.asked) is not None:
+                has_looked = await _look_now(signs)
+                answered = [seen for seen in signs.standbys() if (seen.hint.epoch, seen.hint.number) >= asked]
+                if any(seen.hint.url == to or not to for seen in answered):
+                    return _chosen(answered, to)
+            if loop.time() >= until_s:
+                break
+            await asyncio.sleep(self._settings.chain.poll_ms / 1000)
+        if not has_looked:
+            raise store_away()
+        who = to or "every server that followed"
+        raise Conflict(f"{who} has stopped to answer: nothing was changed", code="no_standby")
 
     def give_up_soon(self, wait_s: float) -> None:
         """Give up links whose outcome is unknown after this time: the server stops, and must not wait for ever."""
