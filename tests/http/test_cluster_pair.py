@@ -7,12 +7,15 @@ import threading
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from tenure import Broker
 from tenure.broker.open import open_watched
 from tenure.chain.leadership import Leadership
 from tenure.chain.signs import Signs
+from tenure.contract.replies import FeatureInfo
+from tenure.errors import Conflict, Corrupt
 from tenure.http import shared_home
 from tenure.http.service import Service
 from tenure.http.shared_home import SharedHome
@@ -157,3 +160,53 @@ async def test_a_store_that_hangs_keeps_no_server_from_looking_for_a_standby_and
     answer = await call(first, "POST", "/v0/cluster/handover", json={})
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store_away")
     await asyncio.wait_for(first.stop(), 60)
+
+
+async def test_finalize_names_a_standby_that_could_not_take_over_afterwards(pair: Pair) -> None:
+    first, second = pair
+    cluster = second.context.cluster
+    assert isinstance(cluster, SharedHome)
+    say = cluster._view.hint
+    wanted = [FeatureInfo("gadgets", "9.2.0")]
+    leader = first.context.cluster
+    assert isinstance(leader, SharedHome)
+    await when(lambda: bool(leader._view.signs and leader._view.signs.standbys()))
+    with pytest.raises(Conflict) as caught:
+        await leader.check_readers(wanted)
+    assert (caught.value.code, caught.value.detail["members"]) == ("members_too_old", [B])
+    assert cluster._view.signs is not None
+    cluster._view.signs._say = lambda: msgspec.structs.replace(say(), reads=("gadgets",))
+    cluster._view.signs.say_now()
+    await when(lambda: _read(leader, wanted))
+
+
+def _read(leader: SharedHome, wanted: list[FeatureInfo]) -> bool:
+    assert leader._view.signs is not None
+    leader._view.signs.say_now()
+    return not any(
+        seen.hint.cannot_read([(each.name, each.since) for each in wanted]) for seen in leader._view.signs.living()
+    )
+
+
+async def test_a_standby_that_cannot_read_the_log_is_not_ready_and_says_why(pair: Pair) -> None:
+    first, second = pair
+    cluster = second.context.cluster
+    assert isinstance(cluster, SharedHome)
+    standby = cluster._view.standby
+    assert standby is not None
+    standby._give_up_reading(Corrupt("it needs 9.2.0", code="unknown_feature"))
+    answer = await call(second, "GET", "/readyz")
+    assert answer.status_code == 503
+    assert "needs 9.2.0" in answer.json()["error"]["message"]
+    assert (await call(second, "GET", "/v0/cluster")).json()["trouble"] == "it needs 9.2.0"
+    leader = first.context.cluster
+    assert isinstance(leader, SharedHome)
+    await when(lambda: _says_trouble(leader))
+    answer = await call(first, "POST", "/v0/cluster/handover", json={})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "no_standby")
+
+
+def _says_trouble(leader: SharedHome) -> bool:
+    assert leader._view.signs is not None
+    leader._view.signs.say_now()
+    return [seen.hint.trouble for seen in leader._view.signs.living()] == ["it needs 9.2.0"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
 from tenure import Broker
-from tenure.contract.replies import ClusterInfo, MemberInfo
+from tenure.contract.replies import ClusterInfo, FeatureInfo, MemberInfo
 from tenure.http.api.app import App
 from tenure.http.api.context import Context
 from tenure.http.routes import ROUTES
@@ -31,6 +31,9 @@ class FakeCluster:
         self.found = ClusterInfo(**known | fields)
         self.asked: list[str] = []
         self.refusal: Exception | None = None
+        #: The features that somebody was asked for, and what is raised then.
+        self.wanted: list[str] = []
+        self.unreadable: Exception | None = None
         #: Set once it is decided who leads; requests wait while it is there and not set.
         self.deciding: asyncio.Event | None = None
 
@@ -51,6 +54,12 @@ class FakeCluster:
         if self.refusal is not None:
             raise self.refusal
         self.found = msgspec.structs.replace(self.found, role="standby", leader=to)
+
+    async def check_readers(self, features: Sequence[FeatureInfo]) -> None:
+        self.wanted += [feature.name for feature in features]
+        await asyncio.sleep(0)
+        if self.unreadable is not None:
+            raise self.unreadable
 
 
 def leading(*members: MemberInfo) -> FakeCluster:

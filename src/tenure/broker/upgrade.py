@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from tenure.broker.durability.committer import Committer
 from tenure.broker.engine import Engine
 from tenure.clock import SystemClock
 from tenure.contract.replies import FeatureInfo, UpgradeStatus
-from tenure.errors import TenureError
+from tenure.errors import Conflict, TenureError
 from tenure.log import checkpoint
 from tenure.log.disk import Disk
 from tenure.log.features import FEATURES, Feature, FeatureSet
@@ -55,6 +55,8 @@ class Upgrade:
         self._committer = committer
         self._timer: asyncio.TimerHandle | None = None
         self._finalizing: asyncio.Task[None] | None = None
+        #: Asked before features are turned on by themselves; raises where others could not read the log then.
+        self.check_readers: Callable[[Sequence[FeatureInfo]], Awaitable[None]] | None = None
         delay_ms = engine.settings.upgrade_finalize_after_ms
         if engine.log.features.off:
             logger.info(
@@ -84,7 +86,13 @@ class Upgrade:
 
     async def _finalize_by_itself(self) -> None:
         try:
+            if self.check_readers is not None:
+                await self.check_readers(self.status().off)
             await self.finalize()
+        except Conflict as error:
+            logger.warning("the features of this version stay off for now: %s", error.message)
+            delay_ms = self._engine.settings.upgrade_finalize_after_ms
+            self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._start)
         except TenureError as error:
             logger.warning("the features of this version stay off, call tenure upgrade finalize: %s", error.message)
 

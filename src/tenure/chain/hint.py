@@ -7,7 +7,7 @@ the newest first, by the store's clock, and remove what is old: a member that li
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -38,6 +38,22 @@ class Hint(msgspec.Struct, frozen=True, kw_only=True):
     #: Of this life of the process: a later one counts from 1 again.
     life: str = ""
     count: int = 0
+    #: The features of a log that it can read; None where it does not say, as the version before.
+    reads: tuple[str, ...] | None = None
+    #: Why it cannot take over, whatever happens; empty where it can.
+    trouble: str = ""
+
+    def cannot_read(self, features: Iterable[tuple[str, str]]) -> list[str]:
+        """Return the names of the features, each with the version that first reads it, that this member cannot read."""
+        if self.reads is not None:
+            return [name for name, _ in features if name not in self.reads]
+        return [name for name, since in features if _numbers(since) > _numbers(self.version)]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return a version as one can be compared; what is no version comes before all."""
+    parts = version.partition("+")[0].split(".")
+    return tuple(int(part) for part in parts) if all(part.isdecimal() for part in parts) else ()
 
 
 async def write_hint(store: RetryingStore, directory: str, hint: Hint) -> None:

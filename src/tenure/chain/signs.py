@@ -88,10 +88,14 @@ class Signs:
         seen = [Seen(hint, now_ms - at_ms) for hint, at_ms in self._others.values()]
         return sorted(seen, key=lambda each: each.age_ms)
 
-    def standbys(self) -> list[Seen]:
-        """Return the members that follow and live."""
+    def living(self) -> list[Seen]:
+        """Return the other members that live."""
         limit_ms = _FRESH_RATIO * self._settings.hint_ms
-        return [seen for seen in self.others() if not seen.hint.leads and seen.age_ms <= limit_ms]
+        return [seen for seen in self.others() if seen.age_ms <= limit_ms]
+
+    def standbys(self) -> list[Seen]:
+        """Return the members that follow, live and may take over."""
+        return [seen for seen in self.living() if not seen.hint.leads and not seen.hint.trouble]
 
     async def _repeat(self) -> None:
         while True:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -24,8 +24,10 @@ from tenure.chain.member import Led, Member
 from tenure.chain.notes import Notes, save_notes
 from tenure.chain.place import Step
 from tenure.chain.silence import Silence
-from tenure.errors import TenureError
+from tenure.errors import Corrupt, TenureError
+from tenure.log.features import FEATURES, Feature
 from tenure.log.interface import Position
+from tenure.log.opening import peek_features
 from tenure.objects.store import ObjectMissing, OutcomeUnknown, StoreFull, StoreRefused
 
 __all__ = ["Follower", "Standby"]
@@ -36,6 +38,8 @@ _LOOK_MS: Final = 1_000
 _DOUBT_BEATS: Final = 2
 _BUSY_RATIO: Final = 4
 """How much more often than every ``poll_ms`` it looks while records come."""
+_TOO_OLD: Final = {"unknown_feature", "format_too_new"}
+"""What a newer leader writes, and this version cannot read: no damage, and no reason to end before it is upgraded."""
 _STAMP_MS: Final = 1_000
 """Some stores tell the time of an object in whole seconds."""
 
@@ -76,6 +80,7 @@ class Standby:
         following: Callable[[], object] = lambda: None,
         leader_found: Callable[[], object] = lambda: None,
         asked: Callable[[], object] = lambda: None,
+        known: Sequence[Feature] = FEATURES,
     ) -> None:
         self._member = member
         self._follower = follower
@@ -83,6 +88,10 @@ class Standby:
         self._leader_found = leader_found
         self._asked = asked
         self._was_asked = False
+        self._known = known
+        self._read_segment = 0
+        #: Why this version cannot read what its leader writes, and will not take over; empty where it can.
+        self.trouble = ""
         self._clock = member.clock
         self._settings = member.settings
         self._random = random or Random()
@@ -144,7 +153,7 @@ class Standby:
                     return led
                 await asyncio.sleep(self._pause_ms() / 1000)
                 await self._look(chain)
-                is_time = await self._is_time()
+                is_time = not self.trouble and await self._is_time()
         finally:
             self._upkeep.stop()
             self._catching_up.close()
@@ -232,14 +241,34 @@ class Standby:
             _warn("follow its leader", error)
             self._silence.begin()  # nothing was seen, which is not the same as silence
             return
+        except Corrupt as error:
+            if error.code not in _TOO_OLD:
+                raise
+            self._give_up_reading(error)
         self.lag_links, self._at_end_ms = self._links, self._clock.boot_ms()
         if self._was_asked:
             self._was_asked = False
             self._asked()
 
     def _fold(self) -> None:
+        """Have the log folded up to here. Raises Corrupt where it has a feature that this version does not know.
+
+        The list of features is the first frame of a segment: a look at each tells before anything else is decoded.
+        """
         end = self.notes.place.end
+        if self.trouble:
+            return
+        if end.segment != self._read_segment:
+            peek_features(self._member.disk, known=self._known)
+            self._read_segment = end.segment
         self._follower.advance(end.segment, end.offset)
+
+    def _give_up_reading(self, error: Corrupt) -> None:
+        """Go on to store what comes, without reading it: this server is of no use as a leader until it is upgraded."""
+        if not self.trouble:
+            self.trouble = error.message
+            logger.error("this server cannot read what its leader writes, and will not take over: %s", error.message)
+            self._asked()
 
     def _begin_anew(self) -> None:
         self._follower.begin_anew()
@@ -252,7 +281,7 @@ class Standby:
         if now_ms - self._noted_ms >= self._settings.place_ms and not self.notes.is_released:
             self._noted_ms = now_ms
             self._catching_up.note(self.notes)
-            if self._upkeep is not None and not self._upkeep.is_saving:
+            if self._upkeep is not None and not self._upkeep.is_saving and not self.trouble:
                 self._drop_and_save(self._upkeep)
 
     def _drop_and_save(self, upkeep: StandbyUpkeep) -> None:

@@ -14,6 +14,7 @@ from tenure.clock import Clock
 from tenure.contract.replies.cluster import ClusterInfo, MemberInfo
 from tenure.http.api.chain_families import checkpoints_family, leader_families, shared_families
 from tenure.http.api.prometheus import Family
+from tenure.log.features import FEATURES
 
 __all__ = ["ClusterView"]
 
@@ -71,7 +72,8 @@ class ClusterView:
             leader="" if leader == self._url else leader,
             epoch=place.epoch,
             number=place.number,
-            is_caught_up=lag_ms <= _CAUGHT_UP_MS,
+            is_caught_up=lag_ms <= _CAUGHT_UP_MS and not standby.trouble,
+            trouble=standby.trouble,
             follow_lag_links=standby.lag_links,
             follow_lag_ms=lag_ms,
             diverged_bytes=self.diverged_bytes + standby.diverged_bytes,
@@ -89,7 +91,15 @@ class ClusterView:
             epoch, number = self.log.leadership.place[:2]
         elif self.standby is not None and self.standby.lag_ms is not None:
             epoch, number = self.standby.notes.place[:2]
-        return Hint(url=self._url, leads=self.log is not None, epoch=epoch, number=number, version=__version__)
+        return Hint(
+            url=self._url,
+            leads=self.log is not None,
+            epoch=epoch,
+            number=number,
+            version=__version__,
+            reads=tuple(feature.name for feature in FEATURES),
+            trouble="" if self.standby is None else self.standby.trouble,
+        )
 
     def families(self, requests: Mapping[str, int]) -> Iterator[Family]:
         """Return the metrics of the home; ``requests`` are those to its store."""
@@ -108,4 +118,5 @@ def _member(hint: Hint, age_ms: int) -> MemberInfo:
         number=hint.number,
         version=hint.version,
         age_ms=age_ms,
+        trouble=hint.trouble,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol
@@ -27,6 +27,7 @@ from tenure.chain.shipped import ShippedLog
 from tenure.chain.signs import Seen, Signs
 from tenure.chain.standby import Standby
 from tenure.clock import Clock
+from tenure.contract.replies import FeatureInfo
 from tenure.contract.replies.cluster import ClusterInfo
 from tenure.errors import Conflict, NotLeader, Overloaded, TenureError
 from tenure.http.api.prometheus import Family
@@ -226,6 +227,7 @@ class SharedHome:
         def lose(lost: Lost) -> None:
             loop.call_soon_threadsafe(broker.give_up, lost)
 
+        broker._upgrade.check_readers = self.check_readers
         leadership.when_released = partial(loop.call_soon_threadsafe, self._tell)
         keeper = Keeper(leadership, lose)
         keeper.start()
@@ -317,6 +319,25 @@ class SharedHome:
         self._lost.set()
         await self._gave_away.wait()
 
+    async def check_readers(self, features: Sequence[FeatureInfo]) -> None:
+        """Raise Conflict where a server that lives could not read a log with these features: it could not take over.
+
+        Raises Overloaded where the store does not say who lives.
+        """
+        signs = self._view.signs
+        if signs is None or not await _look_now(signs):
+            raise store_away()
+        wanted = [(feature.name, feature.since) for feature in features]
+        unable = {seen.hint.url: names for seen in signs.living() if (names := seen.hint.cannot_read(wanted))}
+        if unable:
+            who = ", ".join(f"{url} ({', '.join(names)})" for url, names in sorted(unable.items()))
+            raise Conflict(
+                f"servers that share this home cannot read what would be turned on, and could not take over: {who}. "
+                "Upgrade them first, or stop them and wait until their signs of life are old",
+                code="members_too_old",
+                members=sorted(unable),
+            )
+
     async def _answering(self, shipped: ShippedLog, signs: Signs, to: str) -> str:
         """Return the address of a standby that lives now: it answers a link that asks for its sign of life.
 
@@ -326,7 +347,8 @@ class SharedHome:
         """
         loop, leadership = asyncio.get_running_loop(), shipped.leadership
         leadership.ask()
-        until_s, has_looked = loop.time() + _ANSWER_S, False
+        answers = all(seen.hint.reads is not None for seen in signs.standbys() if not to or seen.hint.url == to)
+        until_s, has_looked = loop.time() + (_LOOK_S if answers else _ANSWER_S), False
         while True:
             if self._view.log is not shipped or leadership.lost is not None:
                 raise NotLeader("this server does not lead any more", leader=self.info().leader)

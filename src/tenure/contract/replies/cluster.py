@@ -23,6 +23,8 @@ class MemberInfo(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     #: How long ago another server saw it change.
     age_ms: int
+    #: Why it cannot take over, whatever happens; empty where it can.
+    trouble: str = ""
 
 
 class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +38,8 @@ class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True):
     number: int = 0
     #: Whether this server leads, or follows closely enough to take over.
     is_caught_up: bool = True
+    #: Why a standby cannot take over, whatever happens, such as a leader of a newer version; empty where it can.
+    trouble: str = ""
     follow_lag_links: int = 0
     follow_lag_ms: int = 0
     #: How long the leader may still answer what is not committed; None where that is not limited.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic, time_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tenure.broker.broker import Broker
 from tenure.broker.open import Replay
+from tenure.contract.replies import FeatureInfo
 from tenure.contract.replies.cluster import ClusterInfo
 from tenure.errors import Closed, NotLeader
 from tenure.http.append.long_work import Turns
@@ -38,6 +39,11 @@ class Cluster(Protocol):
         """Give the lead to the server at a URL, or to any where it is empty; return once this one leads no more.
 
         Raises NotLeader where this server does not lead, Conflict where nobody follows closely enough to take over.
+        """
+
+    async def check_readers(self, features: Sequence[FeatureInfo]) -> None:
+        """Raise Conflict where a server that lives could not read a log with these features, Overloaded where the
+        store does not say who lives.
         """
 
 

@@ -51,7 +51,9 @@ def check_leads(context: Context) -> None:
 
 
 def check_caught_up(standby: ClusterInfo) -> None:
-    """Raise Closed where a standby is too far behind to take over."""
+    """Raise Closed where a standby is too far behind to take over, or could not read the log."""
+    if standby.trouble:
+        raise Closed(f"this server cannot take over: {standby.trouble}", code="not_ready")
     if not standby.is_caught_up:
         raise Closed(
             "this server is still reading the home's log: try again shortly",

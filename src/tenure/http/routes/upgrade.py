@@ -12,6 +12,7 @@ from tenure.contract.replies import UpgradeStatus
 from tenure.http.api.app import Call, Route
 from tenure.http.api.auth import check_whole_server
 from tenure.http.api.context import Context
+from tenure.http.api.query import Query
 from tenure.http.api.render import reply
 from tenure.http.wire.message import Response
 
@@ -26,12 +27,18 @@ def status(context: Context, call: Call) -> Response:
 
 
 def finalize(context: Context, call: Call) -> Coroutine[Any, Any, Response]:
-    """Turn on every feature of this version, durably. A repeat finds them on and changes nothing."""
+    """Turn on every feature of this version, durably. A repeat finds them on and changes nothing.
+
+    Refused while a server that shares the home could not read them, unless ``force`` is set: it could not take over.
+    """
     check_whole_server(call)
-    return _finalize(context, call)
+    return _finalize(context, call, force=Query(call.request).flag("force", False))
 
 
-async def _finalize(context: Context, call: Call) -> Response:
+async def _finalize(context: Context, call: Call, *, force: bool) -> Response:
+    off = context.broker.upgrade_status().off
+    if context.cluster is not None and off and not force:
+        await context.cluster.check_readers(off)
     return _answer(call, await context.broker.finalize_upgrade())
 
 
