@@ -218,6 +218,28 @@ async def test_a_leader_that_stood_still_while_its_epoch_was_freed_does_not_coun
     assert caught.value.code == "left_behind"
 
 
+@pytest.mark.parametrize("wall_ms", [-1, -60_000, FAST.lapse_ms + 1])
+def test_a_wall_clock_that_went_back_or_ahead_while_the_other_stood_is_a_lapse(wall_ms: int):
+    """A machine that is set back to a snapshot of its memory: the clock that counts its uptime goes on from there."""
+
+    @story
+    async def test(world: World) -> None:
+        leader = await world.lead()
+        await ship(leader, b"a")
+        place, boot_ms = leader.place, world.clock.boot_ms()
+        await world.lead()
+        world.sim.objects[mark_key(place.epoch)] = (b"", 0)
+        for number in range(place.number + 1):
+            world.sim.objects.pop(link_key(place.epoch, number))
+        world.clock.jump_wall(wall_ms)
+        assert world.clock.boot_ms() == boot_ms
+        with pytest.raises(Indeterminate) as caught:
+            await ship(leader, b"lost")
+        assert caught.value.code == "left_behind"
+
+    test()
+
+
 @story
 async def test_a_link_that_took_so_long_that_its_epoch_was_freed_meanwhile_does_not_count(world: World):
     """A memory that was set back, with its clocks, sends at once; the link lands much later, in a slot that is free."""

@@ -22,7 +22,7 @@ from tenure.objects.background import background
 from tenure.settings import Settings
 from tenure.testing import ManualClock
 from tenure.testing.simdisk import SimDisk
-from tenure.testing.simstore import SimStore
+from tenure.testing.simstore import Fault, SimStore
 
 SETTINGS = ChainSettings(poll_ms=1, backoff_ms=0, backoff_ms_max=1, silence_ms=60_000)
 SEGMENT_BYTES = 4096
@@ -242,6 +242,26 @@ def test_a_link_that_does_not_say_its_grant_has_the_one_that_is_set_here():
     other.clock.advance(LONG.grant_ms)
     running.looks()
     assert not running.is_done
+    running.stop()
+
+
+@pytest.mark.parametrize("how", ["refused", "lost_request"])
+def test_a_look_that_failed_is_not_silence(how: Fault):
+    """Naive: the store was away for both, is back, and who is served first ends the epoch of a healthy leader."""
+    store = SimStore()
+    _, log = first_leader(store)
+    put(log, b"a")
+    other = Machine(store, "bb")
+    running = Running(other.standby())
+    running.wait_for(log)
+    store.hook = lambda call: how if call.kind == "get" else None
+    other.clock.advance(SETTINGS.grant_ms * 10)
+    running.looks(40)
+    store.hook = lambda call: None
+    running.looks(20)
+    assert not running.is_done, "a grant begins with what was seen last, and nothing was seen"
+    put(log, b"b")
+    running.wait_for(log)
     running.stop()
 
 
