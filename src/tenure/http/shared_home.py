@@ -307,15 +307,15 @@ class SharedHome:
         Raises NotLeader where this server does not lead, Conflict where nobody follows closely enough to take over,
         Overloaded where the store does not say who follows.
         """
-        signs = self._view.signs
-        if self._view.log is None or signs is None:
+        signs, shipped = self._view.signs, self._view.log
+        if shipped is None or signs is None:
             info = self.info()
             where = f": ask {info.leader}" if info.leader else ""
             raise NotLeader(f"this server does not lead{where}", leader=info.leader, epoch=info.epoch)
         if not signs.standbys() and not await _look_now(signs):  # perhaps one was seen last when it led
             raise store_away()
         _chosen(signs.standbys(), to)
-        self._successor = await self._answering(self._view.log, signs, to)
+        self._successor = await self._answering(shipped, signs, to)
         self._lost.set()
         await self._gave_away.wait()
 
@@ -355,7 +355,7 @@ class SharedHome:
             if (asked := leadership.asked) is not None:
                 has_looked = await _look_now(signs)
                 answered = [seen for seen in signs.standbys() if (seen.hint.epoch, seen.hint.number) >= asked]
-                if any(seen.hint.url == to or not to for seen in answered):
+                if self._view.log is shipped and any(seen.hint.url == to or not to for seen in answered):
                     return _chosen(answered, to)
             if loop.time() >= until_s:
                 break
