@@ -16,7 +16,7 @@ from tenure.chain.leadership import Leadership
 from tenure.chain.signs import Signs
 from tenure.contract.replies import FeatureInfo
 from tenure.errors import Conflict, Corrupt
-from tenure.http import shared_home
+from tenure.http import shared_home, successor
 from tenure.http.service import Service
 from tenure.http.shared_home import SharedHome
 from tests.http.conftest import when
@@ -154,7 +154,7 @@ async def test_a_store_that_hangs_keeps_no_server_from_looking_for_a_standby_and
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, _ = pair
-    monkeypatch.setattr(shared_home, "_LOOK_S", 0.01)
+    monkeypatch.setattr(successor, "_LOOK_S", 0.01)
     monkeypatch.setattr(Signs, "standbys", lambda self: [])
     monkeypatch.setattr(Signs, "step", lambda self: asyncio.sleep(3600))
     answer = await call(first, "POST", "/v0/cluster/handover", json={})

@@ -24,7 +24,7 @@ from tenure.chain.leadership import Leadership, Lost
 from tenure.chain.member import Led, Member
 from tenure.chain.open import locked, retrying_store
 from tenure.chain.shipped import ShippedLog
-from tenure.chain.signs import Seen, Signs
+from tenure.chain.signs import Signs
 from tenure.chain.standby import Standby
 from tenure.clock import Clock
 from tenure.contract.replies import FeatureInfo
@@ -34,6 +34,7 @@ from tenure.http.api.prometheus import Family
 from tenure.http.cluster_view import ClusterView
 from tenure.http.log_home import explained, open_home_store
 from tenure.http.settings import ServerSettings
+from tenure.http.successor import check_readers, choose_successor
 from tenure.log.disk import open_directory
 from tenure.objects.background import background
 from tenure.objects.store import OutcomeUnknown, StoreRefused
@@ -46,12 +47,6 @@ _RECENT_MS: Final = 15_000
 _HOLD_S: Final = 1.0
 """How long a request waits here until somebody is known to lead: a leader counts as lost after two beats, and is
 replaced within less than this.
-"""
-_LOOK_S: Final = 2.0
-"""How long a handover looks for somebody who follows, where nobody was seen."""
-_ANSWER_S: Final = 7.0
-"""How long a handover waits for the successor's answer, which takes a look at the chain: one of the version before
-writes its sign of life every `chain.hint_ms` alone.
 """
 _GOES_ON: Final = {"not_leader", "overtaken", "left_behind"}
 """What a leader may lose its lead with and follow: its state is dropped, and read again from the chain."""
@@ -312,10 +307,7 @@ class SharedHome:
             info = self.info()
             where = f": ask {info.leader}" if info.leader else ""
             raise NotLeader(f"this server does not lead{where}", leader=info.leader, epoch=info.epoch)
-        if not signs.standbys() and not await _look_now(signs):  # perhaps one was seen last when it led
-            raise store_away()
-        _chosen(signs.standbys(), to)
-        self._successor = await self._answering(shipped, signs, to)
+        self._successor = await choose_successor(shipped.leadership, signs, to, leads=lambda: self._view.log is shipped)
         self._lost.set()
         await self._gave_away.wait()
 
@@ -324,46 +316,9 @@ class SharedHome:
 
         Raises Overloaded where the store does not say who lives.
         """
-        signs = self._view.signs
-        if signs is None or not await _look_now(signs):
+        if self._view.signs is None:
             raise store_away()
-        wanted = [(feature.name, feature.since) for feature in features]
-        unable = {seen.hint.url: names for seen in signs.living() if (names := seen.hint.cannot_read(wanted))}
-        if unable:
-            who = ", ".join(f"{url} ({', '.join(names)})" for url, names in sorted(unable.items()))
-            raise Conflict(
-                f"servers that share this home cannot read what would be turned on, and could not take over: {who}. "
-                "Upgrade them first, or stop them and wait until their signs of life are old",
-                code="members_too_old",
-                members=sorted(unable),
-            )
-
-    async def _answering(self, shipped: ShippedLog, signs: Signs, to: str) -> str:
-        """Return the address of a standby that lives now: it answers a link that asks for its sign of life.
-
-        The last sign of one that was killed is fresh for a while. This server goes on to lead meanwhile. Raises
-        Conflict where nobody answers that may be meant, NotLeader where the lead is lost, Overloaded where the store
-        does not answer.
-        """
-        loop, leadership = asyncio.get_running_loop(), shipped.leadership
-        leadership.ask()
-        answers = all(seen.hint.reads is not None for seen in signs.standbys() if not to or seen.hint.url == to)
-        until_s, has_looked = loop.time() + (_LOOK_S if answers else _ANSWER_S), False
-        while True:
-            if self._view.log is not shipped or leadership.lost is not None:
-                raise NotLeader("this server does not lead any more", leader=self.info().leader)
-            if (asked := leadership.asked) is not None:
-                has_looked = await _look_now(signs)
-                answered = [seen for seen in signs.standbys() if (seen.hint.epoch, seen.hint.number) >= asked]
-                if self._view.log is shipped and any(seen.hint.url == to or not to for seen in answered):
-                    return _chosen(answered, to)
-            if loop.time() >= until_s:
-                break
-            await asyncio.sleep(self._settings.chain.poll_ms / 1000)
-        if not has_looked:
-            raise store_away()
-        who = to or "every server that followed"
-        raise Conflict(f"{who} has stopped to answer: nothing was changed", code="no_standby")
+        await check_readers(self._view.signs, features)
 
     def give_up_soon(self, wait_s: float) -> None:
         """Give up links whose outcome is unknown after this time: the server stops, and must not wait for ever."""
@@ -387,24 +342,3 @@ class SharedHome:
 
 def _goes_on(lost: Lost | None) -> bool:
     return lost is not None and lost.code in _GOES_ON
-
-
-async def _look_now(signs: Signs) -> bool:
-    """Look at the signs of the others, and return whether the store answered; not for long, because a store that hangs
-    must not keep a server from stopping.
-    """
-    with suppress(TimeoutError, TenureError):
-        async with asyncio.timeout(_LOOK_S):
-            await asyncio.wrap_future(background().start(signs.step()))
-        return True
-    return False
-
-
-def _chosen(standbys: list[Seen], to: str) -> str:
-    """Return the address of the standby that is meant. Raises Conflict where there is none."""
-    urls = [seen.hint.url for seen in standbys]
-    if to and to not in urls:
-        raise Conflict(f"{to} does not follow this server; these do: {', '.join(urls) or 'none'}", code="no_standby")
-    if not urls:
-        raise Conflict("nobody follows this server closely enough to take over: start a standby", code="no_standby")
-    return to or max(standbys, key=lambda seen: (seen.hint.epoch, seen.hint.number)).hint.url

@@ -409,7 +409,15 @@ def _isolated(life: Life) -> Iterator[None]:
     drawn = Random(f"secrets {life.seed}")
     state = process_random.getstate()
     process_random.seed(life.seed)
-    rooms = ("chain.keeper", "chain.shipped", "chain.home_upkeep", "chain.signs", "chain.open", "http.shared_home")
+    rooms = (
+        "chain.keeper",
+        "chain.shipped",
+        "chain.home_upkeep",
+        "chain.signs",
+        "chain.open",
+        "http.shared_home",
+        "http.successor",
+    )
 
     def patch(target: str, value: object) -> None:
         stack.enter_context(mock.patch(target, value))
