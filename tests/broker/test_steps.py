@@ -20,7 +20,7 @@ from tenure.core.state.snapshot import dump_topic
 from tenure.log.memory import MemoryLog
 from tenure.testing.clock import ManualClock
 from tenure.turns import Turns
-from tests.kit.brokers import make_queue, numbers, start
+from tests.kit.brokers import GatedLog, make_queue, numbers, start, turn
 
 STEP = 10
 JOBS = 400
@@ -463,3 +463,24 @@ async def test_a_command_whose_disk_fails_between_two_steps_is_refused(
     with pytest.raises((Closed, Indeterminate)):
         await deleting
     assert 0 < broker.topic("log").count < JOBS
+
+
+async def test_a_queue_that_falls_behind_by_a_sync_is_worked_through_though_no_command_comes(
+    clock: ManualClock,
+) -> None:
+    """Its jobs become visible by the sync, for a claim that waits, and all of them are over their TTL by then."""
+    log = GatedLog()
+    async with await Broker.open(log, clock=clock, settings=SMALL) as broker:
+        await make_queue(broker, durability="fsync", ttl_ms=300)
+        waiting = await start(broker.claim("q", node="w", wait_ms=20_000))
+        log.gate.clear()
+        broker.produce("q", [b"1"] * 4 * STEP)
+        await turn()
+        clock.advance(2_000)
+        log.gate.set()
+        await broker.synced()
+        for _ in range(10):
+            await turn()
+        assert broker._state.topics["q"].count == 0
+        assert not waiting.done()
+        waiting.cancel()

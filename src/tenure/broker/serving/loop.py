@@ -273,6 +273,8 @@ class ServingLoop:
             self.engine.changed_topics.clear()
             if self.engine.state.ended:
                 self.report_ended()
+        if self.engine.state.behind:  # what was served may have met the TTL of many jobs, and no command follows
+            self.catch_up.begin()
 
     def _attend(self) -> None:
         """Serve the changed topics: forward along their routers, and wake the callers that wait on them.
