@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from tenure.errors import TenureError
 from tenure.objects.request_limits import REQUEST_TIMEOUT_MS
-from tenure.objects.store import OutcomeUnknown
+from tenure.objects.store import ObjectExists, OutcomeUnknown
 from tenure.testing.simclient import SimClient
 from tenure.testing.simstore import SimStore
 from tenure.testing.store_faults import Call, Fault
@@ -62,10 +62,12 @@ class WorldStore(SimStore):
         self.is_away = False
         #: What happens to a client at its next create of a link, and whether that is before the link has landed.
         self.ambushes: dict[str, tuple[bool, Callable[[], None]]] = {}
-        #: How long the next create of a link by a client is on its way.
+        #: How long the next create of a link by a client is on its way, and its repeats with it.
         self.delays_s: dict[str, float] = {}
-        #: How long the reply to the next create of a link by a client is on its way.
+        #: How long the reply to the next create of a link by a client is on its way, and those to its repeats.
         self.reply_delays_s: dict[str, float] = {}
+        self._held_until_s: dict[str, float] = {}
+        self._replies_until_s: dict[str, float] = {}
         #: The chance of each machine's requests to be lost without a word, on the way there or back.
         self.swallowed: dict[str, float] = {}
         self._swallows = Random(f"swallows {seed}")
@@ -79,6 +81,8 @@ class WorldStore(SimStore):
         self.ambushes.clear()
         self.delays_s.clear()
         self.reply_delays_s.clear()
+        self._held_until_s.clear()
+        self._replies_until_s.clear()
         self.uplinks.bytes_per_s.clear()
         self.swallowed.clear()
         for name in list(self._cuts):
@@ -87,7 +91,7 @@ class WorldStore(SimStore):
     async def carry_out(self, client: SimClient, kind: str, key: str, size: int, act: Callable[[], None]) -> None:
         """Take time on the way there and back; a request whose sender ends meanwhile may arrive all the same."""
         is_link = kind == "put_new" and key.startswith("chain/")
-        delay_s = self.delays_s.pop(client.name, 0.0) if is_link else 0.0
+        delay_s = self._held_s(self.delays_s, self._held_until_s, client.name) if is_link else 0.0
         try:
             await asyncio.sleep(self._transit_s() + delay_s)
             await self.uplinks.send(client.name, size)
@@ -99,11 +103,22 @@ class WorldStore(SimStore):
         self.clock_ms = self._began_ms + self._now_ms()
         if is_link and self._spring(client.name, is_before=True):
             await asyncio.sleep(0)  # where the process ends
-        await super().carry_out(client, kind, key, size, act)
+        try:
+            await super().carry_out(client, kind, key, size, act)
+        except ObjectExists:  # a repeat, whose reply takes as long
+            await asyncio.sleep(self._held_s({}, self._replies_until_s, client.name) if is_link else 0.0)
+            raise
         if is_link:
             self._spring(client.name, is_before=False)
-        reply_s = self.reply_delays_s.pop(client.name, 0.0) if is_link else 0.0
+        reply_s = self._held_s(self.reply_delays_s, self._replies_until_s, client.name) if is_link else 0.0
         await asyncio.sleep(self._draws.expovariate(100) + reply_s)
+
+    def _held_s(self, delays_s: dict[str, float], until_s: dict[str, float], name: str) -> float:
+        """Return how long a create of a link is held back: the first as it was said, its repeats until then, too."""
+        now_s = asyncio.get_running_loop().time()
+        if name in delays_s:
+            until_s[name] = now_s + delays_s.pop(name)
+        return max(0.0, until_s.get(name, 0.0) - now_s)
 
     async def _perhaps_swallow(self, name: str, act: Callable[[], None]) -> None:
         """Let a request hang until its client's own limit, which has it carried out or not."""
