@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 from tenure.errors import Overloaded, TenureError
 from tenure.log import Entry, FileLog, Frame
+from tenure.log.features import FEATURES, Feature
 from tenure.testing.simdisk import SimDisk
 
 SEGMENT_BYTES = 2048
 
 
-def open_log(disk: SimDisk, *, segment_bytes: int = SEGMENT_BYTES) -> tuple[FileLog, list[Frame]]:
-    log = FileLog.open(disk, segment_bytes=segment_bytes, log_id=b"0123456789abcdef")
+def open_log(
+    disk: SimDisk, *, segment_bytes: int = SEGMENT_BYTES, known: Sequence[Feature] = FEATURES
+) -> tuple[FileLog, list[Frame]]:
+    log = FileLog.open(disk, segment_bytes=segment_bytes, log_id=b"0123456789abcdef", known=known)
     return log, list(log.replay())
 
 
