@@ -6,12 +6,15 @@ clocks and plans the write: the longest way that a command without a surprise ta
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
+
+import pytest
 
 import tenure
 from tenure import Broker
@@ -101,3 +104,32 @@ async def test_isolation_costs_a_job_that_is_pushed_three_calls_and_suspects_tha
     isolated = await calls_of_a_pushed_life(tmp_path / "isolated", isolate=True, group="g")
     assert plain <= 243, plain
     assert isolated - plain <= 4.5, (plain, isolated)  # how long a sync is waited for differs by a call
+
+
+async def test_a_claim_that_waits_passes_through_one_future_and_none_where_it_is_called_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    futures: list[object] = []
+
+    class Counted(asyncio.Future[Any]):
+        def __init__(self, *arguments: Any, **more: Any) -> None:
+            super().__init__(*arguments, **more)
+            futures.append(self)
+
+    loop = asyncio.get_running_loop()
+    async with await Broker.open(tmp_path / "data") as broker:
+        await broker.put_topic("q", {"type": "queue"})
+        monkeypatch.setattr(loop, "create_future", lambda: Counted(loop=loop))
+        task = asyncio.create_task(broker.claim("q", node="w", wait_ms=60_000))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        broker.produce("q", [b"1"])
+        assert (await task).seqs == [1]
+        awaited = len(futures)
+        answer, heard = broker.claim("q", node="w", wait_ms=60_000), list[object]()
+        answer.when_done(heard.append)
+        broker.produce("q", [b"2"])
+        while not heard:
+            await asyncio.sleep(0)
+        monkeypatch.undo()
+    assert awaited == 1
+    assert len(futures) == awaited
