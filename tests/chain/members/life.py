@@ -342,7 +342,7 @@ class Life:
 
     async def _compare(self) -> None:
         """Wait until every member has read to the end, and compare what they folded."""
-        for _ in range(_END_S * 10):
+        for _ in range(_END_S * 30):  # a read that was swallowed is given up after a minute
             self._look()
             states = self._states()
             if len(states) == len(self.machines) and len(set(states.values())) == 1:
