@@ -100,10 +100,13 @@ async def test_isolation_costs_a_job_that_is_pushed_three_calls_and_suspects_tha
     tmp_path: Path,
 ) -> None:
     """Its lease names a group, which is checked. That others may ask for suspects is looked at where some wait."""
-    plain = await calls_of_a_pushed_life(tmp_path / "plain")
-    isolated = await calls_of_a_pushed_life(tmp_path / "isolated", isolate=True, group="g")
-    assert plain <= 243, plain
-    assert isolated - plain <= 4.5, (plain, isolated)  # how long a sync is waited for differs by a call
+    # How long a sync is waited for differs by two calls from one life to the next.
+    plain = max([await calls_of_a_pushed_life(tmp_path / f"plain{turn}") for turn in range(4)])
+    isolated = max(
+        [await calls_of_a_pushed_life(tmp_path / f"isolated{turn}", isolate=True, group="g") for turn in range(4)]
+    )
+    assert plain <= 240, plain
+    assert isolated - plain <= 4.5, (plain, isolated)
 
 
 async def test_a_claim_that_waits_passes_through_one_future_and_none_where_it_is_called_back(

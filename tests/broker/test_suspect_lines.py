@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenure import Broker, Conflict
+from tenure import Broker, Conflict, Settings
 from tenure.broker.serving.streams import WorkStream
 from tenure.testing.clock import ManualClock
 from tests.kit.brokers import make_queue, numbers, start, turn
@@ -211,3 +211,28 @@ async def test_ten_thousand_suspects_make_a_pass_no_longer(broker: Broker) -> No
     many = count_steps(lambda: broker.produce("q", [b"fresh"]))
     assert stream.held_count
     assert many <= few * 1.1
+
+
+@pytest.mark.parametrize("was_read", [False, True])
+async def test_a_stream_that_had_stopped_is_lent_a_suspect_once_it_goes_on_though_the_time_for_it_has_passed(
+    clock: ManualClock, was_read: bool
+) -> None:
+    """Its own jobs were lost when their lease expired, unread, or read and not a word of them. It wanted more than it
+    held, so no pass had set it apart, and the alarm for the loan rings while it wants nothing.
+    """
+    async with await Broker.open(None, clock=clock, settings=Settings(suspects_wait_ms=200)) as broker:
+        await make_queue(broker, jobs=5, lease_ms=150)
+        stream = broker.work("q", node="w", max_count=10, isolate=True, group="g")
+        await turn()
+        if was_read:
+            drain(stream)
+        for _ in range(10):
+            clock.advance(100)
+            await turn()
+        assert (stream.held_count, stream.wants(), numbers(broker)["suspects"]) == (0, 0, 5)
+        if was_read:
+            await broker.extend("q", node="w", seqs=[1], lease_ms=1_000)  # a sign of life, too late for the job
+        else:
+            drain(stream)
+        await turn()
+        assert (stream.held_count, numbers(broker)["suspects"]) == (1, 4)

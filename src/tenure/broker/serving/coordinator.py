@@ -80,10 +80,12 @@ class Coordinator:
         self._cohorts.pop(topic, None)
         self.serve(topic)
 
-    def wake(self, topic: Topic, taker: Taker) -> None:
-        """Look at a taker in the next pass: it was full and may want jobs again."""
+    def wake(self, topic: Topic, taker: Taker, *, had_stopped: bool = False) -> None:
+        """Look at a taker in the next pass: it was full and may want jobs again. One that ``had_stopped`` wanting any
+        may still be in line, if no pass has looked at it since, and then no other pass may come.
+        """
         lines = self._lines.get(topic)
-        if lines is not None and lines.asking[taker.claim.suspects].wake(taker):
+        if lines is not None and (lines.asking[taker.claim.suspects].wake(taker) or had_stopped):
             self._engine.changed_topics.add(topic)
 
     def remove(self, topic: Topic, taker: Taker) -> None:

@@ -116,8 +116,7 @@ class StreamLeases:
                 self._note_alive(stream)
 
     def _note_alive(self, stream: WorkStream) -> None:
-        stream.note_alive()
-        self._coordinator.wake(stream.topic, stream)
+        self._coordinator.wake(stream.topic, stream, had_stopped=stream.note_alive())
 
     # What is held
 
@@ -196,8 +195,8 @@ class StreamLeases:
         return Answer(claim, answer.batch, level, answer.durability) if claim.jobs else None
 
     def wake(self, stream: WorkStream) -> None:
-        """Look at a stream again, which may want jobs."""
-        self._coordinator.wake(stream.topic, stream)
+        """Look at a stream again, which had stopped wanting jobs."""
+        self._coordinator.wake(stream.topic, stream, had_stopped=True)
         self._settle()
 
     def end(self, stream: WorkStream, unread: list[int], *, is_cut: bool) -> None:

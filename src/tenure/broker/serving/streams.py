@@ -33,7 +33,7 @@ class Book(Protocol):
         """Return the answer that resolves when a claim may be handed out."""
 
     def wake(self, stream: WorkStream) -> None:
-        """Look at a stream again, which may want jobs."""
+        """Look at a stream again, which had stopped wanting jobs."""
 
     def end(self, stream: WorkStream, unread: list[int], *, is_cut: bool) -> None:
         """Remove a stream that has ended."""
@@ -123,10 +123,13 @@ class WorkStream:
         elif signs_count == self._signs_count:
             self._is_silent = True
 
-    def note_alive(self) -> None:
-        """Record a sign of life: the worker settled or extended something that was given here."""
+    def note_alive(self) -> bool:
+        """Record a sign of life: the worker settled or extended something that was given here. Return whether it had
+        been silent.
+        """
+        was_silent, self._is_silent = self._is_silent, False
         self._signs_count += 1
-        self._is_silent = False
+        return was_silent
 
     # For the reader
 
