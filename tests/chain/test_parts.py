@@ -9,9 +9,10 @@ import pytest
 
 from tenure.chain import link as link_format
 from tenure.chain.inspect import home_status, verify_home
-from tenure.chain.keys import CHAIN, PARTS, mark_key, parts_prefix
-from tenure.chain.link import FORMAT, Link
+from tenure.chain.keys import CHAIN, PARTS, mark_key, part_key, parts_prefix
+from tenure.chain.link import FORMAT, NO_DIGEST, Kind, Link, Run, Span
 from tenure.chain.open import retrying_store
+from tenure.chain.parts import read_parts, store_parts
 from tenure.chain.settings import ChainSettings
 from tenure.chain.shipped import ShippedLog
 from tenure.chain.uplink import Uplink
@@ -19,6 +20,7 @@ from tenure.errors import Corrupt, Indeterminate
 from tenure.limits import KIB, MIB
 from tenure.log.features import NO_FEATURES
 from tenure.objects.background import background
+from tenure.objects.retrying import RetryingStore
 from tenure.testing.simdisk import SimDisk
 from tenure.testing.simstore import Call, Fault, SimStore
 from tests.chain.kit import FAST, open_log
@@ -215,3 +217,46 @@ def test_more_parts_are_under_way_while_each_is_quick_and_one_when_one_is_slow()
         uplink.measured(MIB, took_s)
         widths.append(uplink.parts_at_once)
     assert widths == [2, 4, 4, 1, 2]
+
+
+# Pieces and runs
+
+
+class SmallParts(Uplink):
+    """An uplink that takes ten bytes at a time, three at once."""
+
+    part_bytes = 10
+
+    def __init__(self) -> None:
+        super().__init__(500)
+        self.parts_at_once = 3
+
+
+async def stored(store: RetryingStore, runs: list[Run]) -> Link:
+    """Store runs in parts, and return the link that names them, as it is read."""
+    parts = await store_parts(store, runs, epoch=1, uplink=SmallParts(), is_over=lambda: False)
+    spans = tuple(Span(run.segment, run.offset, len(run.data)) for run in runs)
+    return Link(Kind.DATA, bytes(16), 1, 1, NO_DIGEST, parts=tuple(parts), spans=spans)
+
+
+@pytest.mark.parametrize("sizes", [[25], [3, 4, 5], [10, 10], [7, 31, 1, 20, 12], [1] * 21, [0, 11, 0]])
+async def test_runs_come_back_from_parts_whose_bounds_are_not_theirs(sizes: list[int]):
+    store, bodies = retrying_store(SimStore(), FAST), iter(range(256))
+    runs = [Run(1, at, bytes(next(bodies) for _ in range(size))) for at, size in enumerate(sizes)]
+    assert (await read_parts(store, await stored(store, runs), "link")).runs == runs
+
+
+async def test_a_link_whose_runs_take_more_than_its_parts_hold_is_refused():
+    store = retrying_store(SimStore(), FAST)
+    link = await stored(store, [Run(1, 0, bytes(25))])
+    with pytest.raises(Corrupt, match="take 26 bytes, its parts hold 25"):
+        await read_parts(store, link._replace(spans=(Span(1, 0, 26),)), "link")
+
+
+async def test_what_somebody_else_wrote_at_the_key_of_a_part_is_named():
+    sim, runs = SimStore(), [Run(1, 0, b"0123456789")]
+    link = await stored(retrying_store(sim, FAST), runs)
+    [key] = [part_key(1, part.sha256) for part in link.parts]
+    _flip(sim, key)
+    with pytest.raises(Corrupt, match="something else wrote there"):
+        await stored(retrying_store(sim, FAST), runs)

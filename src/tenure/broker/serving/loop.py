@@ -74,31 +74,8 @@ class ServingLoop:
             engine, loop, self.alarms, give_back=self.give_back, settle=self.settle, check_open=self.check_open
         )
         self.graces = Graces(self.alarms, now=engine.now, grace_ms=engine.settings.lost_grace_ms, lose=self.lose)
-        self.lines = Lines(
-            engine,
-            loop,
-            self.alarms,
-            coordinator=self.coordinator,
-            claims=self.claims,
-            catch_up=self.catch_up,
-            turns=self.turns,
-            graces=self.graces,
-            check_open=self.check_open,
-            check_writable=self.check_writable,
-            check_waiters=self.check_waiters,
-            attend_later=self.attend_later,
-            settle=self.settle,
-        )
-        self.streams = StreamLeases(
-            engine,
-            self.coordinator,
-            self.graces,
-            answer=self._answer_claim,
-            may_answer=self.committer.has_grant,
-            release=self.release,
-            report_ended=self.report_ended,
-            settle=self.settle,
-        )
+        self.lines = self._make_lines()
+        self.streams = self._make_streams()
         self._publisher = Publisher(engine, report_ended=self.report_ended)
         self._topic_turns = TopicTurns()
         self._again: set[Topic] = set()
@@ -115,6 +92,35 @@ class ServingLoop:
             topic for name in engine.state.routers_from if (topic := engine.state.topics.get(name))
         )
         self.settle()
+
+    def _make_lines(self) -> Lines:
+        return Lines(
+            self.engine,
+            self.loop,
+            self.alarms,
+            coordinator=self.coordinator,
+            claims=self.claims,
+            catch_up=self.catch_up,
+            turns=self.turns,
+            graces=self.graces,
+            check_open=self.check_open,
+            check_writable=self.check_writable,
+            check_waiters=self.check_waiters,
+            attend_later=self.attend_later,
+            settle=self.settle,
+        )
+
+    def _make_streams(self) -> StreamLeases:
+        return StreamLeases(
+            self.engine,
+            self.coordinator,
+            self.graces,
+            answer=self._answer_claim,
+            may_answer=self.committer.has_grant,
+            release=self.release,
+            report_ended=self.report_ended,
+            settle=self.settle,
+        )
 
     def close(self, hand_to: str | None = None) -> None:
         """Refuse all waiting callers; no command is taken after this.
